@@ -1,0 +1,27 @@
+"""The data that the package carries: ``patches/`` and ``templates/``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+
+
+def _root() -> Path:
+    carried = _HERE / "_data"
+    return carried if carried.is_dir() else _HERE.parent
+
+
+def patches(upstream: str) -> Path:
+    """The folder of declarative data for one upstream: facts, pins, hooks, locks."""
+    return _root() / "patches" / upstream
+
+
+def templates() -> Path:
+    """The folder of Jinja2 templates."""
+    return _root() / "templates"
+
+
+def upstream_names() -> list[str]:
+    """The upstreams that there is data for."""
+    return sorted(path.name for path in (_root() / "patches").iterdir() if (path / "upstream.toml").is_file())

@@ -1,0 +1,201 @@
+"""Every expected failure: one class per kind, each with an exit code of its own.
+
+A message has four parts: what failed, where, why, and what to do next.
+The command line prints them and exits with the class's code; nothing else in the package calls ``sys.exit``.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+
+class NumaMirrorError(Exception):
+    """Base of all expected failures.
+
+    Args:
+        what: what failed, one sentence without a final full stop.
+        where: file, line, command or option that is concerned.
+        why: the cause, as far as it is known.
+        hint: what the user can do next.
+        details: machine-readable facts for ``--json``.
+    """
+
+    exit_code: ClassVar[int] = 1
+    kind: ClassVar[str] = "error"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        why: str | None = None,
+        hint: str | None = None,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.why = why
+        self.hint = hint
+        self.details = details or {}
+
+    def lines(self) -> list[str]:
+        """The message as labelled lines, the first without a label."""
+        labelled = [("  where: ", self.where), ("  why:   ", self.why), ("  next:  ", self.hint)]
+        rest = [label + text.replace("\n", "\n         ") for label, text in labelled if text]
+        return [self.what, *rest]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def as_json(self) -> dict[str, Any]:
+        """The message for machines."""
+        return {
+            "error": self.kind,
+            "exit_code": self.exit_code,
+            "what": self.what,
+            "where": self.where,
+            "why": self.why,
+            "next": self.hint,
+            "details": self.details,
+        }
+
+
+class ConfigError(NumaMirrorError):
+    """A setting in a file or in the environment is not valid."""
+
+    exit_code = 3
+    kind = "config"
+
+
+class UnknownUpstreamError(NumaMirrorError):
+    """There is no upstream of that name."""
+
+    exit_code = 10
+    kind = "unknown-upstream"
+
+
+class UnknownPinError(NumaMirrorError):
+    """No pin has that name, and it is no full commit id."""
+
+    exit_code = 11
+    kind = "unknown-pin"
+
+
+class SourceError(NumaMirrorError):
+    """The source of a pin could not be had."""
+
+    exit_code = 12
+    kind = "source"
+
+
+class ContentMismatchError(NumaMirrorError):
+    """Content that was got differs from what the pin says."""
+
+    exit_code = 13
+    kind = "content-mismatch"
+
+
+class AnchorError(NumaMirrorError):
+    """A hook's anchor is missing, or there more than once."""
+
+    exit_code = 14
+    kind = "anchor"
+
+
+class AccessError(NumaMirrorError):
+    """An access to tensor data whose type cannot be established, or whose form has no rule."""
+
+    exit_code = 15
+    kind = "access"
+
+
+class LockMismatchError(NumaMirrorError):
+    """A plan has other sites than its lock file says."""
+
+    exit_code = 16
+    kind = "lock-mismatch"
+
+
+class ApplyError(NumaMirrorError):
+    """A plan does not fit the tree it should be applied to."""
+
+    exit_code = 17
+    kind = "apply"
+
+
+class AuditError(NumaMirrorError):
+    """A compiled access to tensor data bypasses the accessors."""
+
+    exit_code = 18
+    kind = "audit"
+
+
+class ToolMissingError(NumaMirrorError):
+    """A program that is needed is not installed."""
+
+    exit_code = 20
+    kind = "tool-missing"
+
+
+class BuildError(NumaMirrorError):
+    """Configuring or compiling failed."""
+
+    exit_code = 21
+    kind = "build"
+
+
+class WheelError(NumaMirrorError):
+    """The wheel could not be made, or is not what it should be."""
+
+    exit_code = 22
+    kind = "wheel"
+
+
+class DiskFullError(NumaMirrorError):
+    """No space left on the device."""
+
+    exit_code = 23
+    kind = "disk-full"
+
+
+class ModelError(NumaMirrorError):
+    """A model file is missing or is not a GGUF file."""
+
+    exit_code = 30
+    kind = "model"
+
+
+class MirrorUnavailableError(NumaMirrorError):
+    """The runtime refused to mirror: one node, or not enough memory."""
+
+    exit_code = 31
+    kind = "mirror-unavailable"
+
+
+class VerificationError(NumaMirrorError):
+    """At least one check of a verification failed."""
+
+    exit_code = 32
+    kind = "verification"
+
+
+DISK_FULL_HINT = "free some space, or choose another folder with --cache-dir; then run the same command again"
+
+
+@contextmanager
+def disk_full_as_error(where: str) -> Iterator[None]:
+    """Turn the operating system's "no space left" into :class:`DiskFullError`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(
+                "No space left on the device",
+                where=where,
+                hint=DISK_FULL_HINT,
+            ) from error
+        raise

@@ -1,0 +1,129 @@
+"""Running other programs: the only module that starts processes.
+
+Arguments are lists, never shell strings. Output goes to a log file as it comes.
+When this program is interrupted, the whole process group that it started ends too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from numamirror_build.errors import DISK_FULL_HINT, DiskFullError, ToolMissingError
+
+NO_SPACE = "No space left on device"
+
+
+@dataclass(frozen=True)
+class Completed:
+    """An ended program: its exit status (negative: ended by that signal) and its output, stderr included."""
+
+    args: tuple[str, ...]
+    returncode: int
+    output: str
+
+
+def find_tool(name: str, *, hint: str) -> Path:
+    """The full path of a program.
+
+    Raises:
+        ToolMissingError: it is neither on PATH nor beside this Python's executable.
+    """
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which(name, path=os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]))
+    if found is None:
+        raise ToolMissingError(
+            f"The program {name} is needed and not installed", why="not found on PATH", hint=hint
+        )
+    return Path(found)
+
+
+def run(
+    args: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    on_line: Callable[[str], None] | None = None,
+    timeout: float | None = None,
+) -> Completed:
+    """Run a program to its end and return its status and output; the caller judges the status.
+
+    Args:
+        args: program and arguments.
+        cwd: folder to run in.
+        env: the whole environment; None for this process's own.
+        log: file that the output is appended to while it comes.
+        on_line: called with each line of output, for progress.
+        timeout: seconds after which the program is ended; it then counts as ended by SIGKILL.
+
+    Raises:
+        ToolMissingError: the program is not there.
+        DiskFullError: the program failed, and its output says that the disk is full.
+    """
+    words = tuple(str(arg) for arg in args)
+    try:
+        process = subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        raise ToolMissingError(
+            f"The program {words[0]} is needed and not installed", hint=f"install {words[0]}"
+        ) from error
+    lines: list[str] = []
+    timer = None
+    try:
+        if timeout is not None:
+            timer = threading.Timer(timeout, _end_group, [process])
+            timer.daemon = True
+            timer.start()
+        assert process.stdout is not None
+        stream = log.open("a") if log else None
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                if stream:
+                    stream.write(line)
+                    stream.flush()
+                if on_line:
+                    on_line(line.rstrip("\n"))
+        finally:
+            if stream:
+                stream.close()
+        returncode = process.wait()
+    except BaseException:
+        _end_group(process)
+        raise
+    finally:
+        if timer:
+            timer.cancel()
+    output = "".join(lines)
+    if returncode != 0 and NO_SPACE in output:
+        raise DiskFullError(
+            "No space left on the device",
+            where=" ".join(words[:4]),
+            hint=DISK_FULL_HINT,
+        )
+    return Completed(words, returncode, output)
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

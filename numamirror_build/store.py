@@ -1,0 +1,134 @@
+"""The cache: folders that are made once per key, never taken for finished before they are.
+
+A key is the digest of everything that goes into the folder.
+The record beside the folder is written last, by atomic replace:
+without it the folder is unfinished, whatever is in it.
+A lock per key lets two runs at once wait for each other instead of doing harm.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from numamirror_build.errors import disk_full_as_error
+
+Maker = Callable[[Path], Mapping[str, Any]]
+
+
+def digest(value: Any) -> str:
+    """The sha256 (hex) of a JSON-like value in its one canonical form."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 (hex) of a file's content."""
+    sha = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            sha.update(block)
+    return sha.hexdigest()
+
+
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Write a file so that it has either its old or its new content at every moment."""
+    data = content.encode() if isinstance(content, str) else content
+    with disk_full_as_error(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file atomically, keys sorted, two spaces, final newline."""
+    write_atomic(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A finished folder of the cache.
+
+    Attributes:
+        path: the folder.
+        made: what the maker said about it.
+        seconds: how long making it took, when it was made.
+        fresh: whether this run made it.
+    """
+
+    path: Path
+    made: Mapping[str, Any]
+    seconds: float
+    fresh: bool
+
+
+class Store:
+    """Folders by kind and key below one root."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def folder(self, kind: str, key: str) -> Path:
+        """Where the folder of a key is or will be."""
+        return self.root / kind / key
+
+    def finished(self, kind: str, key: str) -> Entry | None:
+        """The finished folder of a key, or None."""
+        return self._read(self.folder(kind, key))
+
+    def make(self, kind: str, key: str, maker: Maker, *, resume: bool = False) -> Entry:
+        """The folder of a key; made by ``maker`` unless it is finished.
+
+        Args:
+            kind: the sort of folder, for example ``trees``.
+            key: digest of all inputs.
+            maker: fills the (existing) folder it is given and returns JSON-like facts about it.
+            resume: keep what an interrupted run left in the folder, for makers that can go on from there.
+        """
+        folder = self.folder(kind, key)
+        if entry := self._read(folder):
+            return entry
+        with disk_full_as_error(str(folder)):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{folder}.lock"):
+                if entry := self._read(folder):
+                    return entry
+                if not resume and folder.exists():
+                    shutil.rmtree(folder)
+                folder.mkdir(exist_ok=True)
+                start = time.monotonic()
+                made = dict(maker(folder))
+                seconds = round(time.monotonic() - start, 3)
+                write_json(self._record(folder), {"made": made, "seconds": seconds})
+        return Entry(folder, made, seconds, fresh=True)
+
+    @staticmethod
+    def _record(folder: Path) -> Path:
+        return folder.with_name(f"{folder.name}.json")
+
+    def _read(self, folder: Path) -> Entry | None:
+        try:
+            record = json.loads(self._record(folder).read_text())
+            entry = Entry(folder, record["made"], record["seconds"], fresh=False)
+        except (OSError, ValueError, KeyError):
+            return None
+        return entry if folder.is_dir() else None
