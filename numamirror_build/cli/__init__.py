@@ -1,0 +1,1 @@
+"""The command line: arguments -> request -> one call into the pipeline -> print."""

@@ -1,0 +1,151 @@
+"""The flow of a job as values: Pin -> Checkout -> Plan -> PatchedTree -> Build -> Wheel -> Verification.
+
+Each value is made at most once per pipeline, from the ones before it, and comes from the cache when it is there.
+Nothing here knows a terminal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numamirror_build.building.build import Build, BuildOptions
+    from numamirror_build.building.wheel import Wheel
+    from numamirror_build.patching.apply import PatchedTree, PristineTree
+    from numamirror_build.patching.audit import Audit
+    from numamirror_build.patching.plan import Plan
+    from numamirror_build.progress import Progress
+    from numamirror_build.store import Store
+    from numamirror_build.upstreams.checkout import Checkout
+    from numamirror_build.upstreams.pins import Pin
+    from numamirror_build.verify.run import Verification
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for.
+
+    Attributes:
+        upstream: name of the upstream.
+        pin: name of a pin or commit; None for the upstream's default.
+        source: ``auto``, ``git``, ``sdist`` or a path.
+        git_url: remote to fetch from instead of upstream's own.
+        scope: ``cpu`` or ``all``: which code is rewritten.
+        jobs: compile steps at the same time.
+        cmake_args: further arguments for CMake, for both builds and the wheel.
+        model: a GGUF file to verify with, beside the models that the project makes itself.
+    """
+
+    upstream: str
+    pin: str | None = None
+    source: str = "auto"
+    git_url: str | None = None
+    scope: str = "cpu"
+    jobs: int = 1
+    cmake_args: tuple[str, ...] = ()
+    model: Path | None = None
+
+
+class Pipeline:
+    """The values of one request, each made when it is first asked for.
+
+    Modules are imported by the step that needs them: a run that finds everything in the cache loads little.
+    """
+
+    def __init__(self, store: Store, request: Request, progress: Progress) -> None:
+        self.store = store
+        self.request = request
+        self.progress = progress
+
+    @cached_property
+    def pin(self) -> Pin:
+        """The pin that the request names."""
+        from numamirror_build.upstreams.pins import find_pin
+
+        return find_pin(self.request.upstream, self.request.pin)
+
+    @cached_property
+    def checkout(self) -> Checkout:
+        """Upstream's files at the pin, checked."""
+        from numamirror_build.upstreams.checkout import make_checkout
+
+        return make_checkout(
+            self.store,
+            self.pin,
+            source=self.request.source,
+            git_url=self.request.git_url,
+            progress=self.progress,
+        )
+
+    @cached_property
+    def plan(self) -> Plan:
+        """All edits and new files for the checkout."""
+        from numamirror_build.patching.plan import make_plan
+
+        return make_plan(self.store, self.checkout, scope=self.request.scope, progress=self.progress)
+
+    @cached_property
+    def pristine_tree(self) -> PristineTree:
+        """The checkout as something to build."""
+        from numamirror_build.patching.apply import PristineTree
+
+        return PristineTree(self.checkout)
+
+    @cached_property
+    def patched_tree(self) -> PatchedTree:
+        """The checkout with the plan applied."""
+        from numamirror_build.patching.apply import apply_plan
+
+        return apply_plan(self.store, self.checkout, self.plan, progress=self.progress)
+
+    @cached_property
+    def build_options(self) -> BuildOptions:
+        """How to build."""
+        from numamirror_build.building.build import BuildOptions
+
+        return BuildOptions(jobs=self.request.jobs, cmake_args=self.request.cmake_args)
+
+    @cached_property
+    def pristine_build(self) -> Build:
+        """Programs and libraries of upstream as it is."""
+        from numamirror_build.building.build import make_build
+
+        return make_build(self.store, self.pristine_tree, self.build_options, progress=self.progress)
+
+    @cached_property
+    def patched_build(self) -> Build:
+        """Programs and libraries of the patched tree."""
+        from numamirror_build.building.build import make_build
+
+        return make_build(self.store, self.patched_tree, self.build_options, progress=self.progress)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """The proof that no compiled access to tensor data bypasses the accessors."""
+        from numamirror_build.patching.audit import audit
+
+        return audit(self.store, self.patched_tree, self.patched_build, progress=self.progress)
+
+    @cached_property
+    def wheel(self) -> Wheel:
+        """The binding's wheel with the patched tree inside."""
+        from numamirror_build.building.wheel import make_wheel
+
+        return make_wheel(self.store, self.patched_tree, self.build_options, progress=self.progress)
+
+    @cached_property
+    def verification(self) -> Verification:
+        """The checks that the answers are unchanged and the replicas used."""
+        from numamirror_build.verify.run import verify
+
+        return verify(
+            self.store,
+            pristine=self.pristine_build,
+            patched=self.patched_build,
+            wheel=self.wheel,
+            model=self.request.model,
+            progress=self.progress,
+        )
