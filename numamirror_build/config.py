@@ -1,6 +1,7 @@
 """Settings: one table, four layers.
 
-From lowest to highest: defaults, a settings file, environment variables ``NUMAMIRROR_<OPTION>``, the command line.
+From lowest to highest: defaults, a settings file, environment variables ``NUMAMIRROR_<OPTION>``,
+the command line.
 A higher layer replaces a lower one's value; lists are replaced, too, not joined.
 The settings file is ``numamirror.toml`` or the table ``[tool.numamirror-build]`` of ``pyproject.toml``,
 in the current folder or the nearest one above that has either; having both in one folder is an error.
@@ -12,6 +13,7 @@ import dataclasses
 import difflib
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +22,11 @@ from typing import Any
 import platformdirs
 
 from numamirror_build.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 APP = "numamirror-build"
 ENVIRONMENT_PREFIX = "NUMAMIRROR_"
@@ -59,10 +66,8 @@ class Option:
     default_text: str = ""
 
 
-def _setting(default: Any, kind: str, help: str, **more: Any) -> Any:
-    made = {"default_factory": default} if callable(default) else {"default": default}
-    more.setdefault("default_text", "none" if default in (None, ()) else str(default).lower())
-    return field(metadata={"option": Option(kind, help, **more)}, **made)
+def _option(kind: str, help: str, **more: Any) -> dict[str, Option]:
+    return {"option": Option(kind, help, **more)}
 
 
 @dataclass(frozen=True)
@@ -72,64 +77,90 @@ class Settings:
     ``origins`` says for each name where its value came from.
     """
 
-    upstream: str = _setting("llama.cpp", "text", "The upstream to build.", metavar="NAME")
-    pin: str | None = _setting(
-        None,
-        "text",
-        "The commit to build: a pin's name, a listed commit or its beginning, or any full commit id.",
-        metavar="COMMIT|NAME",
-        default_text="the upstream's default pin",
+    upstream: str = field(
+        default="llama.cpp", metadata=_option("text", "The upstream to build.", metavar="NAME")
     )
-    source: str = _setting(
-        "auto",
-        "source",
-        "Where upstream's files come from: auto tries the cache, then the package index, then git;"
-        " PATH is a clone or a plain folder.",
-        metavar="auto|git|sdist|PATH",
+    pin: str | None = field(
+        default=None,
+        metadata=_option(
+            "text",
+            "The commit to build: a pin's name, a listed commit or its beginning, or any full commit id.",
+            metavar="COMMIT|NAME",
+            default_text="the upstream's default pin",
+        ),
     )
-    git_url: str | None = _setting(
-        None,
-        "text",
-        "A git remote to fetch from, for example a mirror.",
-        metavar="URL",
-        default_text="upstream's own",
+    source: str = field(
+        default="auto",
+        metadata=_option(
+            "source",
+            "Where upstream's files come from. auto tries the cache, then the package index, then git;"
+            " PATH is a clone or a plain folder.",
+            metavar="auto|git|sdist|PATH",
+        ),
     )
-    model: Path | None = _setting(
-        None, "path", "A GGUF file to verify with, beside the project's own small models.", metavar="FILE"
+    git_url: str | None = field(
+        default=None,
+        metadata=_option(
+            "text",
+            "A git remote to fetch from, for example a mirror.",
+            metavar="URL",
+            default_text="upstream's own",
+        ),
     )
-    out: Path = _setting(
-        lambda: Path("dist").absolute(),
-        "path",
-        "The folder for what is made.",
-        metavar="DIR",
-        default_text="`dist` in the current folder",
+    model: Path | None = field(
+        default=None,
+        metadata=_option(
+            "path", "A GGUF file to verify with, beside the project's own small models.", metavar="FILE"
+        ),
     )
-    jobs: int = _setting(
-        usable_cpus,
-        "number",
-        "Compile steps at the same time.",
-        metavar="N",
-        default_text="the number of usable CPUs",
+    out: Path = field(
+        default_factory=lambda: Path("dist").absolute(),
+        metadata=_option(
+            "path",
+            "The folder for what is made.",
+            metavar="DIR",
+            default_text="dist in the current folder",
+        ),
     )
-    cmake_arg: tuple[str, ...] = _setting(
-        (), "texts", "An argument for CMake, for both builds and the wheel; may be repeated.", metavar="ARG"
+    jobs: int = field(
+        default_factory=usable_cpus,
+        metadata=_option(
+            "number",
+            "Compile steps at the same time.",
+            metavar="N",
+            default_text="the number of usable CPUs",
+        ),
     )
-    scope: str = _setting(
-        "cpu",
-        "text",
-        "What is rewritten: code that the CPU backend's threads run, or everything (GPU backends, tools, tests).",
-        choices=("cpu", "all"),
+    cmake_arg: tuple[str, ...] = field(
+        default=(),
+        metadata=_option(
+            "texts", "An argument for CMake, for both builds and the wheel; may be repeated.", metavar="ARG"
+        ),
     )
-    cache_dir: Path = _setting(
-        default_cache_dir,
-        "path",
-        "The cache: downloads, trees and builds.",
-        metavar="DIR",
-        default_text="`numamirror-build` in the user's cache folder",
+    scope: str = field(
+        default="cpu",
+        metadata=_option(
+            "text",
+            "What is rewritten: cpu for the code that the CPU backend's threads run,"
+            " all for GPU backends, tools and tests as well.",
+            choices=("cpu", "all"),
+        ),
     )
-    json: bool = _setting(False, "flag", "Print one JSON document on stdout.")
-    quiet: bool = _setting(False, "flag", "Show no progress.")
-    verbose: bool = _setting(False, "flag", "Show progress in full, also when stderr is not a terminal.")
+    cache_dir: Path = field(
+        default_factory=default_cache_dir,
+        metadata=_option(
+            "path",
+            "The cache: downloads, trees and builds.",
+            metavar="DIR",
+            default_text="numamirror-build in the user's cache folder",
+        ),
+    )
+    json: bool = field(default=False, metadata=_option("flag", "Print one JSON document on stdout."))
+    quiet: bool = field(default=False, metadata=_option("flag", "Show no progress."))
+    verbose: bool = field(
+        default=False,
+        metadata=_option("flag", "Show progress line by line, also when stderr is not a terminal."),
+    )
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -222,12 +253,8 @@ def _find_file(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        import tomllib
-    except ModuleNotFoundError:
-        import tomli as tomllib
-
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        return table
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError("A settings file is not valid TOML", where=str(path), why=str(error)) from error
     except OSError as error:

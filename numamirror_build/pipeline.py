@@ -1,6 +1,7 @@
 """The flow of a job as values: Pin -> Checkout -> Plan -> PatchedTree -> Build -> Wheel -> Verification.
 
-Each value is made at most once per pipeline, from the ones before it, and comes from the cache when it is there.
+Each value is made at most once per pipeline, from the ones before it,
+and comes from the cache when it is there.
 Nothing here knows a terminal.
 """
 
