@@ -31,7 +31,6 @@ else:
 APP = "numamirror-build"
 ENVIRONMENT_PREFIX = "NUMAMIRROR_"
 SETTINGS_FILE = "numamirror.toml"
-SOURCES = ("auto", "git", "sdist")
 TRUE = ("1", "true", "yes", "on")
 FALSE = ("0", "false", "no", "off")
 
@@ -52,10 +51,12 @@ class Option:
     """What is known about one setting beside its name.
 
     Attributes:
-        kind: ``text``, ``number``, ``flag``, ``texts`` (a list), ``path`` or ``source``.
+        kind: ``text``, ``number``, ``flag``, ``texts`` (a list), ``path``,
+            or ``place`` (one of ``words``, or a path).
         help: one sentence for help texts and the reference.
         metavar: what stands for the value in help texts.
         choices: the values allowed; empty for any.
+        words: the values of a place that are no paths.
         default_text: how the reference writes the default.
     """
 
@@ -63,6 +64,7 @@ class Option:
     help: str
     metavar: str | None = None
     choices: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
     default_text: str = ""
 
 
@@ -92,10 +94,11 @@ class Settings:
     source: str = field(
         default="auto",
         metadata=_option(
-            "source",
+            "place",
             "Where upstream's files come from. auto tries the cache, then the package index, then git;"
             " PATH is a clone or a plain folder.",
             metavar="auto|git|sdist|PATH",
+            words=("auto", "git", "sdist"),
         ),
     )
     git_url: str | None = field(
@@ -107,10 +110,14 @@ class Settings:
             default_text="upstream's own",
         ),
     )
-    model: Path | None = field(
+    model: str | None = field(
         default=None,
         metadata=_option(
-            "path", "A GGUF file to verify with, beside the project's own small models.", metavar="FILE"
+            "place",
+            "A GGUF file to verify with, beside the project's own small models;"
+            " smollm2 is a real one from the package index.",
+            metavar="FILE.gguf|smollm2",
+            words=("smollm2",),
         ),
     )
     out: Path = field(
@@ -301,7 +308,7 @@ def _from_command_line(given: Mapping[str, Any], folder: Path) -> Layer:
 
 _TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "text": ("a text", lambda value: isinstance(value, str)),
-    "source": ("a text", lambda value: isinstance(value, str)),
+    "place": ("a text", lambda value: isinstance(value, str)),
     "path": ("a path", lambda value: isinstance(value, (str, Path))),
     "number": ("a number of at least 1", lambda value: type(value) is int and value >= 1),
     "flag": ("true or false", lambda value: isinstance(value, bool)),
@@ -326,7 +333,7 @@ def _checked(name: str, value: Any, base: Path, where: str) -> Any:
         return tuple(value)
     if option.kind == "path":
         return _absolute(base, value)
-    if option.kind == "source" and value not in SOURCES:
+    if option.kind == "place" and value not in option.words:
         return str(_absolute(base, value))
     return value
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from numamirror_build.store import Store
     from numamirror_build.upstreams.checkout import Checkout
     from numamirror_build.upstreams.pins import Pin
-    from numamirror_build.verify.run import Verification
+    from numamirror_build.verify.document import Verification
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Request:
         scope: ``cpu`` or ``all``: which code is rewritten.
         jobs: compile steps at the same time.
         cmake_args: further arguments for CMake, for both builds and the wheel.
-        model: a GGUF file to verify with, beside the models that the project makes itself.
+        model: a GGUF file, or ``smollm2``, to verify with beside the models that the project makes itself.
     """
 
     upstream: str
@@ -47,7 +46,7 @@ class Request:
     scope: str = "cpu"
     jobs: int = 1
     cmake_args: tuple[str, ...] = ()
-    model: Path | None = None
+    model: str | None = None
 
 
 class Pipeline:
@@ -140,7 +139,7 @@ class Pipeline:
     @cached_property
     def verification(self) -> Verification:
         """The checks that the answers are unchanged and the replicas used."""
-        from numamirror_build.verify.run import verify
+        from numamirror_build.verify.verification import verify
 
         return verify(
             self.store,
@@ -148,5 +147,6 @@ class Pipeline:
             patched=self.patched_build,
             wheel=self.wheel,
             model=self.request.model,
+            jobs=self.request.jobs,
             progress=self.progress,
         )
