@@ -1,0 +1,251 @@
+"""The few one-off edits: calls into our own files, anchored by structure.
+
+A hook names a file, where wanted a function in it, and one line or one token inside that; it carries only our own text.
+Whatever is anchored must be there exactly once: a missing or repeated anchor is an error, never a skip.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tree_sitter
+import tree_sitter_cpp
+
+from numamirror_build.errors import AnchorError, ConfigError
+from numamirror_build.rewrite.sites import Edit
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_CPP = tree_sitter.Language(tree_sitter_cpp.language())
+_PLACES = ("start", "before", "after", "replace")
+_KEYS = {"id", "file", "function", "line", "line_prefix", "last", "place", "token", "text", "only_if"}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A hook is wanted only where ``file`` contains ``text``."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One edit.
+
+    Attributes:
+        id: unique name.
+        file: path below the tree's root.
+        functions: names of the function that the anchor lies in, as defined (``a::b``); exactly one of them must be
+            defined in the file, exactly once. Empty: the anchor may lie anywhere in the file.
+        line: the anchor line without its indentation; None for places ``start`` and ``replace``.
+        prefix: whether ``line`` is only how the line begins.
+        last: whether the last such line is meant, where there may be several.
+        place: ``start`` (of the function's body), ``before`` or ``after`` the line, or ``replace`` a token.
+        token: what ``replace`` replaces; exactly once in the function.
+        text: our text; whole lines, but for ``replace``.
+        only_if: where given, condition without which the hook is not wanted in a tree.
+    """
+
+    id: str
+    file: str
+    functions: tuple[str, ...]
+    line: str | None
+    prefix: bool
+    last: bool
+    place: str
+    token: str | None
+    text: str
+    only_if: Condition | None
+
+
+@dataclass(frozen=True)
+class HookSet:
+    """All hooks of an upstream, in the order of their files' names and of their places in them."""
+
+    hooks: tuple[Hook, ...]
+
+
+def load_hooks(folder: Path) -> HookSet:
+    """Read all ``*.toml`` files of a folder.
+
+    Raises:
+        ConfigError: a file is not valid.
+    """
+    hooks: list[Hook] = []
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            entries = tomllib.loads(path.read_text())["hook"]
+            hooks += [_read_hook(entry) for entry in entries]
+        except (tomllib.TOMLDecodeError, KeyError, ValueError) as error:
+            raise ConfigError("A hook file is not valid", where=path.name, why=str(error)) from error
+    ids = [hook.id for hook in hooks]
+    if repeated := sorted({name for name in ids if ids.count(name) > 1}):
+        raise ConfigError("Hooks must have names of their own", where=folder.name, why=", ".join(repeated))
+    return HookSet(tuple(hooks))
+
+
+def plan_hooks(files: Mapping[str, bytes], hooks: HookSet) -> list[Edit]:
+    """The edits of all hooks that a tree wants, in the order of the hooks.
+
+    Args:
+        files: content of the tree's files by path.
+        hooks: what to insert.
+
+    Raises:
+        AnchorError: an anchor is missing or there more than once; names hook, file and anchor.
+    """
+    functions: dict[str, dict[str, list[_Span]]] = {}
+    edits = []
+    for hook in hooks.hooks:
+        if hook.only_if and hook.only_if.text.encode() not in files.get(hook.only_if.file, b""):
+            continue
+        source = files.get(hook.file)
+        if source is None:
+            raise _anchor_error(hook, f"the file {hook.file} is not in the tree")
+        span = _Span(0, len(source), 0)
+        if hook.functions:
+            if hook.file not in functions:
+                functions[hook.file] = _find_functions(source)
+            span = _pick_function(hook, functions[hook.file])
+        edits.append(_edit(hook, source, span))
+    return edits
+
+
+@dataclass(frozen=True)
+class _Span:
+    start: int
+    end: int
+    body: int
+    """Offset of the opening brace."""
+
+
+def _read_hook(entry: Mapping[str, Any]) -> Hook:
+    if unknown := sorted(set(entry) - _KEYS):
+        raise ValueError(f"unknown keys: {', '.join(unknown)}")
+    function = entry.get("function", [])
+    condition = entry.get("only_if")
+    hook = Hook(
+        id=entry["id"],
+        file=entry["file"],
+        functions=(function,) if isinstance(function, str) else tuple(function),
+        line=entry.get("line", entry.get("line_prefix")),
+        prefix="line_prefix" in entry,
+        last=entry.get("last", False),
+        place=entry["place"],
+        token=entry.get("token"),
+        text=entry["text"],
+        only_if=Condition(condition["file"], condition["text"]) if condition else None,
+    )
+    if hook.place not in _PLACES:
+        raise ValueError(f"{hook.id}: place is one of {', '.join(_PLACES)}")
+    wants_line, wants_token = hook.place in ("before", "after"), hook.place == "replace"
+    if wants_line != (hook.line is not None) or wants_token != (hook.token is not None):
+        raise ValueError(f"{hook.id}: before and after want a line, replace a token, start neither")
+    if hook.place == "start" and not hook.functions:
+        raise ValueError(f"{hook.id}: start wants a function")
+    if not wants_token and not hook.text.endswith("\n"):
+        raise ValueError(f"{hook.id}: text must end with a newline")
+    return hook
+
+
+def _edit(hook: Hook, source: bytes, span: _Span) -> Edit:
+    if hook.place == "replace":
+        assert hook.token is not None
+        pattern = rb"(?<!\w)" + re.escape(hook.token.encode()) + rb"(?!\w)"
+        found = [match.start() for match in re.finditer(pattern, source[span.start : span.end])]
+        if len(found) != 1:
+            raise _anchor_error(hook, f"the token {hook.token!r} is there {len(found)} times, not once")
+        start = span.start + found[0]
+        return Edit(
+            path=hook.file,
+            start=start,
+            end=start + len(hook.token.encode()),
+            old=hook.token.encode(),
+            new=hook.text.encode(),
+            rule=f"hook:{hook.id}",
+        )
+    if hook.place == "start":
+        at = _next_line(source, span.body)
+        if source[span.body + 1 : at].strip():
+            raise _anchor_error(hook, "something follows the opening brace on its line")
+    else:
+        line_start = _pick_line(hook, source, span)
+        at = line_start if hook.place == "before" else _next_line(source, line_start)
+    return Edit(path=hook.file, start=at, end=at, old=b"", new=hook.text.encode(), rule=f"hook:{hook.id}")
+
+
+def _pick_line(hook: Hook, source: bytes, span: _Span) -> int:
+    assert hook.line is not None
+    wanted = hook.line.encode()
+    found = []
+    at = span.start
+    while at < span.end:
+        end = _next_line(source, at)
+        line = source[at:end].strip()
+        if line == wanted or (hook.prefix and line.startswith(wanted)):
+            found.append(at)
+        at = end
+    if not found or (len(found) > 1 and not hook.last):
+        raise _anchor_error(hook, f"the line {hook.line!r} is there {len(found)} times, not once")
+    return found[-1]
+
+
+def _next_line(source: bytes, at: int) -> int:
+    end = source.find(b"\n", at)
+    return len(source) if end < 0 else end + 1
+
+
+def _pick_function(hook: Hook, functions: Mapping[str, list[_Span]]) -> _Span:
+    found = [span for name in hook.functions for span in functions.get(name, [])]
+    if len(found) != 1:
+        names = " or ".join(hook.functions)
+        raise _anchor_error(hook, f"the function {names} is defined {len(found)} times, not once")
+    return found[0]
+
+
+def _find_functions(source: bytes) -> dict[str, list[_Span]]:
+    tree = tree_sitter.Parser(_CPP).parse(source)
+    functions: dict[str, list[_Span]] = {}
+    for node in _definitions(tree.root_node):
+        name, body = _declared_name(node), node.child_by_field_name("body")
+        if name and body:
+            span = _Span(node.start_byte, node.end_byte, body.start_byte)
+            functions.setdefault(name, []).append(span)
+    return functions
+
+
+def _definitions(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """Function definitions outside of other functions' bodies."""
+    for child in node.children:
+        if child.type == "function_definition":
+            yield child
+        elif child.type != "compound_statement":
+            yield from _definitions(child)
+
+
+def _declared_name(node: tree_sitter.Node) -> str | None:
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator")
+    name = declarator.child_by_field_name("declarator") if declarator else None
+    return name.text.decode() if name and name.text else None
+
+
+def _anchor_error(hook: Hook, why: str) -> AnchorError:
+    anchor = " ".join(filter(None, [" or ".join(hook.functions), repr(hook.line) if hook.line else None]))
+    return AnchorError(
+        f"The anchor of hook {hook.id} does not fit this tree",
+        where=f"{hook.file}: {anchor}" if anchor else hook.file,
+        why=why,
+        hint="this commit needs another anchor: see docs/new-commit.md",
+        details={"hook": hook.id, "file": hook.file},
+    )
