@@ -1,0 +1,1 @@
+"""Where upstream's files come from: pins, sources, verified checkouts."""

@@ -1,0 +1,155 @@
+"""Pins: the upstream commits that are known, as values read from ``patches/<upstream>/``.
+
+A pin never goes by tag or branch: it is a full commit id, and content is checked against it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from numamirror_build import data
+from numamirror_build.errors import UnknownPinError, UnknownUpstreamError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
+_COMMIT_PREFIX = re.compile(r"[0-9a-f]{7,39}")
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The release of a Python binding that belongs to a commit.
+
+    Attributes:
+        package: its name on the package index.
+        version: the release.
+        sdist: file name of its source distribution.
+        sha256: of that file, hex.
+    """
+
+    package: str
+    version: str
+    sdist: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One commit of an upstream.
+
+    Attributes:
+        upstream: the upstream's name.
+        name: what people call the pin; for a commit that is not listed its first 12 digits.
+        commit: full commit id, 40 hex digits.
+        tree: git's id of the commit's files, if known without looking.
+        date: when it was committed, ISO 8601, if known.
+        binding: the matching release of the binding; for a commit that is not listed that of the default pin.
+        listed: whether the pin stands in ``pins.toml``; otherwise it is "unlocked".
+        submodules: path and commit of what the tree links to without containing it.
+    """
+
+    upstream: str
+    name: str
+    commit: str
+    tree: str | None
+    date: str | None
+    binding: Binding | None
+    listed: bool
+    submodules: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """What is known about an upstream whatever the pin.
+
+    Attributes:
+        name: its name, also of its folder under ``patches/``.
+        git_url: where its commits can be fetched.
+        default_pin: name of the pin that is taken when none is asked for.
+        sdist_repository: where the binding's sdists carry a git repository with the commit, if they do.
+    """
+
+    name: str
+    git_url: str
+    default_pin: str
+    sdist_repository: str | None
+
+
+@lru_cache
+def load_upstream(name: str) -> Upstream:
+    """The facts about an upstream.
+
+    Raises:
+        UnknownUpstreamError: there is no data for it.
+    """
+    table = _read(name, "upstream.toml")
+    return Upstream(name, table["git_url"], table["default_pin"], table.get("sdist_repository"))
+
+
+@lru_cache
+def load_pins(upstream: str) -> tuple[Pin, ...]:
+    """The listed pins of an upstream, oldest first.
+
+    Raises:
+        UnknownUpstreamError: there is no data for it.
+    """
+    return tuple(_pin(upstream, table) for table in _read(upstream, "pins.toml")["pin"])
+
+
+def find_pin(upstream: str, wanted: str | None) -> Pin:
+    """The pin somebody asks for.
+
+    Args:
+        upstream: the upstream's name.
+        wanted: a pin's name, its commit or a unique prefix of it (7 digits or more), or the full id of any
+            other commit; None for the default pin.
+
+    Raises:
+        UnknownUpstreamError: there is no such upstream.
+        UnknownPinError: none of these, or a prefix of several.
+    """
+    pins = load_pins(upstream)
+    name = load_upstream(upstream).default_pin if wanted is None else wanted
+    commit = name.lower()
+    for pin in pins:
+        if name == pin.name or commit == pin.commit:
+            return pin
+    if _FULL_COMMIT.fullmatch(commit):
+        default = find_pin(upstream, None)
+        return Pin(upstream, commit[:12], commit, None, None, default.binding, listed=False)
+    matches = [pin for pin in pins if _COMMIT_PREFIX.fullmatch(commit) and pin.commit.startswith(commit)]
+    if len(matches) == 1:
+        return matches[0]
+    raise UnknownPinError(
+        f"There is no pin {name!r} of {upstream}",
+        why="it is the beginning of several commits" if matches else None,
+        hint=f"known pins: {', '.join(pin.name for pin in pins)}; a full commit id (40 digits) works too",
+        details={"pins": [pin.name for pin in pins]},
+    )
+
+
+def _pin(upstream: str, table: dict[str, Any]) -> Pin:
+    return Pin(
+        upstream=upstream,
+        name=table["name"],
+        commit=table["commit"],
+        tree=table["tree"],
+        date=table["date"],
+        binding=Binding(**table["binding"]) if "binding" in table else None,
+        listed=True,
+        submodules=tuple(sorted(table.get("submodules", {}).items())),
+    )
+
+
+def _read(upstream: str, file_name: str) -> dict[str, Any]:
+    names = data.upstream_names()
+    if upstream not in names:
+        raise UnknownUpstreamError(f"There is no upstream {upstream!r}", hint=f"known: {', '.join(names)}")
+    return tomllib.loads((data.patches(upstream) / file_name).read_text(encoding="utf-8"))
