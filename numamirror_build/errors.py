@@ -134,6 +134,13 @@ class AuditError(NumaMirrorError):
     kind = "audit"
 
 
+class EditConflictError(NumaMirrorError):
+    """Two edits of a plan change the same text."""
+
+    exit_code = 19
+    kind = "edit-conflict"
+
+
 class ToolMissingError(NumaMirrorError):
     """A program that is needed is not installed."""
 
@@ -160,6 +167,13 @@ class DiskFullError(NumaMirrorError):
 
     exit_code = 23
     kind = "disk-full"
+
+
+class OutputError(NumaMirrorError):
+    """The output folder cannot take what was made."""
+
+    exit_code = 24
+    kind = "output"
 
 
 class ModelError(NumaMirrorError):
