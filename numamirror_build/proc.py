@@ -2,6 +2,7 @@
 
 Arguments are lists, never shell strings. Output goes to a log file as it comes.
 When this program is interrupted, the whole process group that it started ends too.
+Programs do not see inherited ``GIT_*`` variables: many of them ask git about the folder they work in.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ class Completed:
     args: tuple[str, ...]
     returncode: int
     output: str
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without ``GIT_*`` variables."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
 
 def find_tool(name: str, *, hint: str) -> Path:
@@ -60,7 +66,7 @@ def run(
     Args:
         args: program and arguments.
         cwd: folder to run in.
-        env: the whole environment; None for this process's own.
+        env: the whole environment; None for :func:`environment`.
         log: file that the output is appended to while it comes.
         on_line: called with each line of output, for progress.
         timeout: seconds after which the program is ended; it then counts as ended by SIGKILL.
@@ -70,11 +76,13 @@ def run(
         DiskFullError: the program failed, and its output says that the disk is full.
     """
     words = tuple(str(arg) for arg in args)
+    lines: list[str] = []
+    timer: threading.Timer | None = None
     try:
         process = subprocess.Popen(
             words,
             cwd=cwd,
-            env=None if env is None else dict(env),
+            env=environment() if env is None else dict(env),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -86,16 +94,13 @@ def run(
         raise ToolMissingError(
             f"The program {words[0]} is needed and not installed", hint=f"install {words[0]}"
         ) from error
-    lines: list[str] = []
-    timer = None
     try:
         if timeout is not None:
             timer = threading.Timer(timeout, _end_group, [process])
             timer.daemon = True
             timer.start()
         assert process.stdout is not None
-        stream = log.open("a") if log else None
-        try:
+        with log.open("a") if log else contextlib.nullcontext() as stream:
             for line in process.stdout:
                 lines.append(line)
                 if stream:
@@ -103,9 +108,6 @@ def run(
                     stream.flush()
                 if on_line:
                     on_line(line.rstrip("\n"))
-        finally:
-            if stream:
-                stream.close()
         returncode = process.wait()
     except BaseException:
         _end_group(process)
@@ -113,6 +115,8 @@ def run(
     finally:
         if timer:
             timer.cancel()
+        if process.stdout:
+            process.stdout.close()
     output = "".join(lines)
     if returncode != 0 and NO_SPACE in output:
         raise DiskFullError(

@@ -95,7 +95,15 @@ class Store:
         """The finished folder of a key, or None."""
         return self._read(self.folder(kind, key))
 
-    def make(self, kind: str, key: str, maker: Maker, *, resume: bool = False) -> Entry:
+    def make(
+        self,
+        kind: str,
+        key: str,
+        maker: Maker,
+        *,
+        resume: bool = False,
+        intact: Callable[[Entry], bool] | None = None,
+    ) -> Entry:
         """The folder of a key; made by ``maker`` unless it is finished.
 
         Args:
@@ -103,15 +111,22 @@ class Store:
             key: digest of all inputs.
             maker: fills the (existing) folder it is given and returns JSON-like facts about it.
             resume: keep what an interrupted run left in the folder, for makers that can go on from there.
+            intact: asked about a finished folder; if it says no, the folder is made anew.
         """
         folder = self.folder(kind, key)
-        if entry := self._read(folder):
+
+        def usable() -> Entry | None:
+            entry = self._read(folder)
+            return entry if entry and (intact is None or intact(entry)) else None
+
+        if entry := usable():
             return entry
         with disk_full_as_error(str(folder)):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(f"{folder}.lock"):
-                if entry := self._read(folder):
+                if entry := usable():
                     return entry
+                self._record(folder).unlink(missing_ok=True)  # first: what is being changed is not finished
                 if not resume and folder.exists():
                     shutil.rmtree(folder)
                 folder.mkdir(exist_ok=True)
@@ -129,6 +144,6 @@ class Store:
         try:
             record = json.loads(self._record(folder).read_text())
             entry = Entry(folder, record["made"], record["seconds"], fresh=False)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
         return entry if folder.is_dir() else None

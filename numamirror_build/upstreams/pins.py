@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from numamirror_build import data
@@ -52,7 +51,6 @@ class Pin:
         date: when it was committed, ISO 8601, if known.
         binding: the matching release of the binding; for a commit that is not listed that of the default pin.
         listed: whether the pin stands in ``pins.toml``; otherwise it is "unlocked".
-        submodules: path and commit of what the tree links to without containing it.
     """
 
     upstream: str
@@ -62,7 +60,6 @@ class Pin:
     date: str | None
     binding: Binding | None
     listed: bool
-    submodules: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,6 @@ class Upstream:
     sdist_repository: str | None
 
 
-@lru_cache
 def load_upstream(name: str) -> Upstream:
     """The facts about an upstream.
 
@@ -93,7 +89,6 @@ def load_upstream(name: str) -> Upstream:
     return Upstream(name, table["git_url"], table["default_pin"], table.get("sdist_repository"))
 
 
-@lru_cache
 def load_pins(upstream: str) -> tuple[Pin, ...]:
     """The listed pins of an upstream, oldest first.
 
@@ -135,6 +130,12 @@ def find_pin(upstream: str, wanted: str | None) -> Pin:
     )
 
 
+def submodules(pin: Pin) -> dict[str, str]:
+    """Paths and commits of what a pin's tree links to without containing it; empty for unlisted pins."""
+    tables = _read(pin.upstream, "pins.toml")["pin"]
+    return next((table.get("submodules", {}) for table in tables if table["commit"] == pin.commit), {})
+
+
 def _pin(upstream: str, table: dict[str, Any]) -> Pin:
     return Pin(
         upstream=upstream,
@@ -144,7 +145,6 @@ def _pin(upstream: str, table: dict[str, Any]) -> Pin:
         date=table["date"],
         binding=Binding(**table["binding"]) if "binding" in table else None,
         listed=True,
-        submodules=tuple(sorted(table.get("submodules", {}).items())),
     )
 
 
@@ -152,4 +152,5 @@ def _read(upstream: str, file_name: str) -> dict[str, Any]:
     names = data.upstream_names()
     if upstream not in names:
         raise UnknownUpstreamError(f"There is no upstream {upstream!r}", hint=f"known: {', '.join(names)}")
-    return tomllib.loads((data.patches(upstream) / file_name).read_text(encoding="utf-8"))
+    table: dict[str, Any] = tomllib.loads((data.patches(upstream) / file_name).read_text(encoding="utf-8"))
+    return table
