@@ -8,13 +8,15 @@ Programs do not see inherited ``GIT_*`` variables: many of them ask git about th
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +62,7 @@ def run(
     log: Path | None = None,
     on_line: Callable[[str], None] | None = None,
     timeout: float | None = None,
+    keep_open: Sequence[int] = (),
 ) -> Completed:
     """Run a program to its end and return its status and output; the caller judges the status.
 
@@ -70,6 +73,7 @@ def run(
         log: file that the output is appended to while it comes.
         on_line: called with each line of output, for progress.
         timeout: seconds after which the program is ended; it then counts as ended by SIGKILL.
+        keep_open: file descriptors that the program inherits, such as that of :func:`exclusive`.
 
     Raises:
         ToolMissingError: the program is not there.
@@ -89,6 +93,7 @@ def run(
             text=True,
             errors="replace",
             start_new_session=True,
+            pass_fds=keep_open,
         )
     except FileNotFoundError as error:
         raise ToolMissingError(
@@ -110,7 +115,7 @@ def run(
                     on_line(line.rstrip("\n"))
         returncode = process.wait()
     except BaseException:
-        _end_group(process)
+        _end_group(process, patience=5)
         raise
     finally:
         if timer:
@@ -127,7 +132,29 @@ def run(
     return Completed(words, returncode, output)
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
+@contextmanager
+def exclusive(path: Path) -> Iterator[int]:
+    """Hold a lock that outlives this process for as long as a program runs that was started with it.
+
+    A build tool leaves compilers behind when its parent is killed; whoever takes the lock next waits for them.
+
+    Args:
+        path: the lock's file.
+
+    Yields:
+        The file descriptor, for ``keep_open`` of :func:`run`.
+    """
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield stream.fileno()
+
+
+def _end_group(process: subprocess.Popen[str], patience: float = 0) -> None:
+    """End a program and what it started: at once, or after it had some seconds to end by itself."""
     with contextlib.suppress(ProcessLookupError):
+        if patience:
+            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(patience)
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
