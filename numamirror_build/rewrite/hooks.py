@@ -1,6 +1,7 @@
 """The few one-off edits: calls into our own files, anchored by structure.
 
-A hook names a file, where wanted a function in it, and one line or one token inside that; it carries only our own text.
+A hook names a file, where wanted a function in it, and one line or one token inside that.
+It carries only our own text.
 Whatever is anchored must be there exactly once: a missing or repeated anchor is an error, never a skip.
 """
 
@@ -44,8 +45,9 @@ class Hook:
     Attributes:
         id: unique name.
         file: path below the tree's root.
-        functions: names of the function that the anchor lies in, as defined (``a::b``); exactly one of them must be
-            defined in the file, exactly once. Empty: the anchor may lie anywhere in the file.
+        functions: names of the function that the anchor lies in, as defined (``a::b``);
+            exactly one of them must be defined in the file, exactly once.
+            Empty: the anchor may lie anywhere in the file.
         line: the anchor line without its indentation; None for places ``start`` and ``replace``.
         prefix: whether ``line`` is only how the line begins.
         last: whether the last such line is meant, where there may be several.
