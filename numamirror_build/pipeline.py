@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build, BuildOptions
     from numamirror_build.building.wheel import Wheel
+    from numamirror_build.delivery import Item, Product
     from numamirror_build.patching.apply import PatchedTree, PristineTree
     from numamirror_build.patching.audit import Audit
     from numamirror_build.patching.plan import Plan
     from numamirror_build.progress import Progress
     from numamirror_build.store import Store
     from numamirror_build.upstreams.checkout import Checkout
-    from numamirror_build.upstreams.pins import Pin
+    from numamirror_build.upstreams.pins import Pin, Upstream
     from numamirror_build.verify.document import Verification
 
 
@@ -61,6 +63,20 @@ class Pipeline:
         self.progress = progress
 
     @cached_property
+    def upstream(self) -> Upstream:
+        """The facts about the upstream."""
+        from numamirror_build.upstreams.pins import load_upstream
+
+        return load_upstream(self.request.upstream)
+
+    @cached_property
+    def pins(self) -> tuple[Pin, ...]:
+        """All listed pins of the upstream."""
+        from numamirror_build.upstreams.pins import load_pins
+
+        return load_pins(self.request.upstream)
+
+    @cached_property
     def pin(self) -> Pin:
         """The pin that the request names."""
         from numamirror_build.upstreams.pins import find_pin
@@ -86,6 +102,16 @@ class Pipeline:
         from numamirror_build.patching.plan import make_plan
 
         return make_plan(self.store, self.checkout, scope=self.request.scope, progress=self.progress)
+
+    def update_lock(self) -> Path:
+        """Make the pin's lock what a plan finds now; the lock's file."""
+        from numamirror_build.patching.lock import write_lock
+        from numamirror_build.patching.plan import make_plan
+
+        scope = self.request.scope
+        return write_lock(
+            make_plan(self.store, self.checkout, scope=scope, locked=False, progress=self.progress)
+        )
 
     @cached_property
     def pristine_tree(self) -> PristineTree:
@@ -150,3 +176,60 @@ class Pipeline:
             jobs=self.request.jobs,
             progress=self.progress,
         )
+
+    def check_model(self) -> None:
+        """See that the request's model can be used, before anything dear is made."""
+        from numamirror_build.verify.models import find_model
+
+        if self.request.model is not None:
+            find_model(self.store, self.request.model, progress=self.progress)
+
+
+def run_job(pipeline: Pipeline, out: Path) -> tuple[Product, ...]:
+    """The main job: make, verify and hand over everything.
+
+    Nothing is handed over before verification has passed.
+
+    Args:
+        pipeline: the values of the request.
+        out: the folder for what is made.
+
+    Raises:
+        NumaMirrorError: a step failed; each kind of failure is a class of its own.
+    """
+    from numamirror_build.delivery import deliver
+
+    pipeline.check_model()
+    verification = pipeline.verification
+    facts = {
+        "upstream": pipeline.pin.upstream,
+        "pin": pipeline.pin.name,
+        "commit": pipeline.pin.commit,
+        "source_verified": pipeline.checkout.verified,
+        "plan": pipeline.plan.digest,
+        "checks": verification.counts(),
+    }
+    pipeline.progress.step(f"Handing over to {out}")
+    return deliver(out, _items(pipeline), facts, locks=pipeline.store.root / "locks")
+
+
+def _items(pipeline: Pipeline) -> list[Item]:
+    from numamirror_build.delivery import Item
+
+    tree, build, wheel = pipeline.patched_tree, pipeline.patched_build, pipeline.wheel
+    verification = pipeline.verification
+    programs = sorted(build.programs.values())
+    libraries = sorted(build.libraries.glob("*.so*"))
+    return [
+        Item("tree", tree.path, "source", tree.key, tree.seconds, tree.fresh),
+        *(
+            Item(kind, path, f"bin/{path.name}", build.key, build.seconds, build.fresh)
+            for kind, paths in (("program", programs), ("library", libraries))
+            for path in paths
+        ),
+        Item("wheel", wheel.path, wheel.path.name, wheel.key, wheel.seconds, wheel.fresh),
+        *(
+            Item("report", path, path.name, verification.key, verification.seconds, verification.fresh)
+            for path in (verification.report, verification.page)
+        ),
+    ]

@@ -1,0 +1,212 @@
+"""What each command answers: a JSON-like document, and a text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numamirror_build.config import Settings, key_of
+
+if TYPE_CHECKING:
+    from numamirror_build.building.build import Build
+    from numamirror_build.delivery import Product
+    from numamirror_build.pipeline import Pipeline
+    from numamirror_build.upstreams.pins import Pin
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The same answer for machines and for people."""
+
+    document: Mapping[str, Any]
+    text: str
+
+
+def job(pipeline: Pipeline, products: Sequence[Product]) -> Answer:
+    """The table of what was made."""
+    verification = pipeline.verification
+    rows = [
+        [str(product.path), _size(product.size), product.sha256, _time(product.seconds, product.fresh)]
+        for product in products
+        if product.sha256
+    ]
+    document = {
+        **_pin(pipeline),
+        "checkout": _checkout(pipeline),
+        "plan": _plan(pipeline),
+        "verification": _verification(pipeline),
+        "products": [product.as_json() for product in products],
+    }
+    text = [
+        *table(["path", "size", "sha256", "time"], rows, right=(1, 3)),
+        "",
+        _checks(verification.counts()),
+    ]
+    return Answer(document, "\n".join(text))
+
+
+def pins(listed: Sequence[Pin], default: str) -> Answer:
+    """The listed pins."""
+    rows = [
+        [
+            pin.name + (" (default)" if pin.name == default else ""),
+            pin.commit,
+            (pin.date or "")[:10],
+            f"{pin.binding.package} {pin.binding.version}" if pin.binding else "",
+        ]
+        for pin in listed
+    ]
+    return Answer(
+        {"default": default, "pins": [asdict(pin) for pin in listed]},
+        "\n".join(table(["pin", "commit", "date", "binding"], rows)),
+    )
+
+
+def checkout(pipeline: Pipeline) -> Answer:
+    """Where the checkout is, and whether its content is checked."""
+    made = pipeline.checkout
+    checked = (
+        "content checked" if made.verified else "content NOT checked: nothing is known to check it against"
+    )
+    return Answer(
+        {**_pin(pipeline), "checkout": _checkout(pipeline)},
+        f"{made.path}\n{made.pin.upstream} {made.pin.commit} from {made.source}; {checked}",
+    )
+
+
+def plan(pipeline: Pipeline, *, diff: bool) -> Answer:
+    """The plan's summary, or the whole change."""
+    text = pipeline.diff if diff else pipeline.plan.summary()
+    document = {**_pin(pipeline), "plan": _plan(pipeline), **({"diff": text} if diff else {})}
+    return Answer(document, text)
+
+
+def lock(pipeline: Pipeline, path: Path) -> Answer:
+    """Which lock was written."""
+    return Answer({**_pin(pipeline), "lock": str(path)}, f"{path}")
+
+
+def tree(pipeline: Pipeline) -> Answer:
+    """Where the patched tree is."""
+    made = pipeline.patched_tree
+    document = {
+        "path": str(made.path),
+        "key": made.key,
+        "plan": made.plan.digest,
+        "seconds": made.seconds,
+        "fresh": made.fresh,
+    }
+    return Answer({**_pin(pipeline), "tree": document}, str(made.path))
+
+
+def build(pipeline: Pipeline, *, pristine: bool) -> Answer:
+    """The programs of a build."""
+    made = pipeline.pristine_build if pristine else pipeline.patched_build
+    return Answer({**_pin(pipeline), "build": _build(made)}, "\n".join(map(str, made.programs.values())))
+
+
+def wheel(pipeline: Pipeline) -> Answer:
+    """The wheel."""
+    made = pipeline.wheel
+    document = {
+        "path": str(made.path),
+        "version": made.version,
+        "sha256": made.sha256,
+        "key": made.key,
+        "seconds": made.seconds,
+        "fresh": made.fresh,
+    }
+    return Answer({**_pin(pipeline), "wheel": document}, str(made.path))
+
+
+def settings(effective: Settings) -> Answer:
+    """The settings with their origins; the document gets them in any case."""
+    rows = [
+        [key_of(name), _value(entry["value"]), entry["from"]] for name, entry in effective.as_json().items()
+    ]
+    return Answer({}, "\n".join(table(["setting", "value", "from"], rows)))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
+    """Lines with aligned columns; ``right`` names the columns that are aligned to the right."""
+    lines = [list(head), *map(list, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return [
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _pin(pipeline: Pipeline) -> dict[str, Any]:
+    return {"upstream": pipeline.pin.upstream, "pin": asdict(pipeline.pin)}
+
+
+def _checkout(pipeline: Pipeline) -> dict[str, Any]:
+    made = pipeline.checkout
+    return {
+        "path": str(made.path),
+        "source": made.source,
+        "tree": made.tree,
+        "verified": made.verified,
+        "key": made.key,
+        "seconds": made.seconds,
+        "fresh": made.fresh,
+    }
+
+
+def _plan(pipeline: Pipeline) -> dict[str, Any]:
+    made = pipeline.plan
+    return {
+        "digest": made.digest,
+        "scope": made.scope,
+        "sites": made.sites,
+        "hooks": made.hooks,
+        "new_files": [file.path for file in made.new_files],
+    }
+
+
+def _build(made: Build) -> dict[str, Any]:
+    return {
+        "path": str(made.path),
+        "programs": {name: str(path) for name, path in made.programs.items()},
+        "libraries": str(made.libraries),
+        "key": made.key,
+        "seconds": made.seconds,
+        "fresh": made.fresh,
+    }
+
+
+def _verification(pipeline: Pipeline) -> dict[str, Any]:
+    made = pipeline.verification
+    return {
+        "passed": made.passed,
+        "counts": made.counts(),
+        "report": str(made.report),
+        "page": str(made.page),
+        "key": made.key,
+        "seconds": made.seconds,
+        "fresh": made.fresh,
+    }
+
+
+def _checks(counts: Mapping[str, int]) -> str:
+    return f"verification: {counts['pass']} checks passed, {counts['fail']} failed, {counts['skip']} skipped"
+
+
+def _size(size: int) -> str:
+    return f"{size:,}"
+
+
+def _time(seconds: float, fresh: bool) -> str:
+    return f"{seconds:.1f} s" + ("" if fresh else ", cached")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(value)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,136 @@
+"""The program: a thin shell around commands that raise."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from numamirror_build import __version__
+from numamirror_build.cli.commands import cli
+from numamirror_build.config import APP, ENVIRONMENT_PREFIX, default_cache_dir, load_settings
+from numamirror_build.errors import ConfigError, NumaMirrorError, disk_full_as_error
+
+USAGE = 2
+UNEXPECTED = 70
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+def main() -> NoReturn:
+    """The entry point of the installed program."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Carry out a command line and return the exit code; expected failures become messages."""
+    try:
+        with _terminable(), disk_full_as_error("the cache or the output folder"):
+            code = cli.main(list(arguments), prog_name=APP, standalone_mode=False)
+            sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.UsageError as error:
+        return _fail(
+            arguments, _usage_lines(error), {"error": "usage", "what": error.format_message()}, USAGE
+        )
+    except NumaMirrorError as error:
+        return _fail(arguments, error.lines(), error.as_json(), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        what = "Interrupted; run the same command again to continue"
+        return _fail(arguments, [what], {"error": "interrupted", "what": what}, INTERRUPTED)
+    except _TerminatedError:
+        what = "Terminated; run the same command again to continue"
+        return _fail(arguments, [what], {"error": "terminated", "what": what}, TERMINATED)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  (nobody reads; keeps the exit quiet)
+        return 128 + signal.SIGPIPE
+    except Exception:
+        log = _write_log(arguments)
+        what = "An unexpected error: this is a mistake in numamirror-build"
+        lines = [what, f"  log:   {log}", "  next:  please report it with the content of the log"]
+        return _fail(arguments, lines, {"error": "unexpected", "what": what, "log": str(log)}, UNEXPECTED)
+
+
+class _TerminatedError(BaseException):
+    """Somebody asked this process to end."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP unwind the stack as Ctrl-C does, so that started programs end too."""
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        raise _TerminatedError
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, terminate) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _fail(arguments: Sequence[str], lines: Sequence[str], document: dict[str, Any], code: int) -> int:
+    """Say what went wrong: to people on stderr, to machines as the one document on stdout."""
+    print(f"{APP}: " + "\n".join(lines), file=sys.stderr)
+    if _wants_json(arguments):
+        print(json.dumps({**document, "exit_code": code}, indent=2))
+    return code
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    if "--json" in arguments:
+        return True
+    try:
+        return load_settings({}, os.environ, Path.cwd()).json
+    except (ConfigError, OSError):
+        return False
+
+
+def _usage_lines(error: click.UsageError) -> list[str]:
+    command = error.ctx.command_path if error.ctx else APP
+    return [error.format_message(), f"  next:  {command} --help"]
+
+
+def _write_log(arguments: Sequence[str]) -> Path:
+    """Write what a report needs to a file, and nothing that a report should not have."""
+    settings = [
+        f"    {name}={value}" for name, value in os.environ.items() if name.startswith(ENVIRONMENT_PREFIX)
+    ]
+    lines = [
+        f"### {APP} {__version__}: unexpected error",
+        "",
+        f"    command: {' '.join([APP, *arguments])}",
+        f"    python:  {platform.python_version()}",
+        f"    system:  {platform.platform()}",
+        *settings,
+        "",
+        "```",
+        traceback.format_exc().rstrip(),
+        "```",
+        "",
+    ]
+    text = "\n".join(lines).replace(str(Path.home()), "~")
+    name = f"error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.md"
+    for folder in (default_cache_dir() / "logs", Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        except OSError:
+            continue
+        return folder / name
+    print(text, file=sys.stderr)
+    return Path("standard error, above")
