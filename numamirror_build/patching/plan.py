@@ -211,11 +211,11 @@ def build_plan(
 def plan_from_json(value: Mapping[str, Any]) -> Plan:
     """The plan that :meth:`Plan.to_json` made the data of."""
     pin = dict(value["pin"])
-    binding = pin.pop("binding")
+    pin["binding"] = Binding(**pin["binding"]) if pin["binding"] else None
     edits = ({**edit, "old": _bytes(edit["old"]), "new": _bytes(edit["new"])} for edit in value["edits"])
     return Plan(
         upstream=value["upstream"],
-        pin=Pin(binding=Binding(**binding) if binding else None, **pin),
+        pin=Pin(**pin),
         tree=value["tree"],
         scope=value["scope"],
         sites=tuple(Site(**site) for site in value["sites"]),

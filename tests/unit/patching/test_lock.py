@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numamirror_build.errors import ContentMismatchError, LockMismatchError
+from numamirror_build.patching.lock import check_lock, write_lock
+from numamirror_build.patching.plan import NewFile, Plan
+from numamirror_build.rewrite import Site
+from tests.unit.patching import made_up
+
+MOVED = "src/a.c: as many sites, but other places or edits"
+WRITE = Site("src/b.c", 2, 1, "write", "arrow", in_macro=False)
+
+
+def test_plan_fits_its_own_lock(tmp_path: Path) -> None:
+    """A plan agrees with the lock that was written from it."""
+    write_lock(made_up.make(), tmp_path)
+    report = check_lock(made_up.make(), tmp_path)
+    assert (report.lock, report.locked, report.differences) == ("1.0", True, ())
+
+
+def test_lock_is_the_same_text_each_time(tmp_path: Path) -> None:
+    """Writing a lock again changes no byte, and it holds no text of upstream's."""
+    path = write_lock(made_up.make(), tmp_path)
+    before = path.read_text()
+    assert write_lock(made_up.make(), tmp_path).read_text() == before
+    assert "return" not in before and "t->data" not in before
+
+
+def test_other_scopes_of_a_lock_stay(tmp_path: Path) -> None:
+    """Writing the lock of one scope leaves the other scope's part as it was."""
+    everything = replace(made_up.make(sites=(made_up.SITE, WRITE)), scope="all")
+    write_lock(everything, tmp_path)
+    write_lock(made_up.make(), tmp_path)
+    assert check_lock(everything, tmp_path).locked
+    assert check_lock(made_up.make(), tmp_path).locked
+
+
+@pytest.mark.parametrize(
+    ("plan", "line"),
+    [
+        (made_up.make(sites=()), "src/a.c: read 0 instead of 1"),
+        (made_up.make(sites=(made_up.SITE, made_up.SITE)), "src/a.c: read 2 instead of 1"),
+        (made_up.make(sites=(made_up.SITE, WRITE)), "src/b.c (new): write 1 instead of 0"),
+        (made_up.make(sites=(), edits=()), "src/a.c (gone): read 0 instead of 1"),
+        (
+            made_up.make(sites=(replace(made_up.SITE, line=3),)),
+            "src/a.c: as many sites, but other places or edits",
+        ),
+        (made_up.make(edits=(made_up.READ,)), MOVED),
+        (made_up.make(hooks=(made_up.HOOK_ONE,)), "hook two: nowhere instead of src/b.c:26"),
+        (
+            made_up.make(
+                hooks=(made_up.HOOK_ONE, made_up.insertion("src/b.c", "void", "    two();\n", "hook:two"))
+            ),
+            "hook two: src/b.c:11 instead of src/b.c:26",
+        ),
+    ],
+    ids=["fewer", "more", "new-file", "gone-file", "moved", "other-edit", "no-hook", "hook-moved"],
+)
+def test_deviation_is_an_error_that_shows_it(tmp_path: Path, plan: Plan, line: str) -> None:
+    """A plan that finds something else than its lock is an error; its reason names file, kind and numbers."""
+    write_lock(made_up.make(), tmp_path)
+    with pytest.raises(LockMismatchError) as caught:
+        check_lock(plan, tmp_path)
+    assert caught.value.exit_code == 16
+    assert caught.value.why == line
+    assert caught.value.details == {"differences": [line]}
+    assert caught.value.where == "patches/tiny/locks/1.0.toml, scope cpu"
+
+
+def test_long_differences_are_cut_for_people(tmp_path: Path) -> None:
+    """The message shows twenty differences and how many more there are; the details for machines hold all."""
+    write_lock(made_up.make(), tmp_path)
+    many = tuple(replace(made_up.SITE, path=f"src/{number:02}.c") for number in range(30))
+    with pytest.raises(LockMismatchError) as caught:
+        check_lock(made_up.make(sites=(made_up.SITE, *many)), tmp_path)
+    assert str(caught.value.why).endswith("\nand 10 more")
+    assert len(caught.value.details["differences"]) == 30
+
+
+def test_own_text_is_not_locked(tmp_path: Path) -> None:
+    """Our own files and the hooks' texts may change without a change of any lock."""
+    write_lock(made_up.make(), tmp_path)
+    other = made_up.make(
+        hooks=(made_up.HOOK_ONE, made_up.insertion("src/b.c", "}", "    other();\n", "hook:two")),
+        new_files=(NewFile("src/other.h", b""),),
+    )
+    assert check_lock(other, tmp_path).locked
+
+
+def test_unlocked_commit_is_compared_with_the_nearest_lock(tmp_path: Path) -> None:
+    """A commit without a lock is no error: the lock with the fewest differences tells what is new."""
+    far = made_up.make(pin=made_up.other_pin("0.9", "e"), sites=(WRITE,), edits=(), hooks=())
+    write_lock(far, tmp_path)
+    write_lock(made_up.make(), tmp_path)
+    new = made_up.make(pin=made_up.other_pin("ffffffffffff", "f"), sites=(made_up.SITE, WRITE))
+    report = check_lock(new, tmp_path)
+    assert (report.lock, report.locked) == ("1.0", False)
+    assert report.differences == ("src/b.c (new): write 1 instead of 0",)
+
+
+@pytest.mark.parametrize("tree", [None, "b" * 40], ids=["unknown", "other"])
+def test_unverified_content_is_not_held_against_the_lock(tmp_path: Path, tree: str | None) -> None:
+    """Content that is not the pin's is compared with the lock, but a difference is no error."""
+    write_lock(made_up.make(), tmp_path)
+    report = check_lock(made_up.make(tree=tree, sites=(made_up.SITE, WRITE)), tmp_path)
+    assert (report.lock, report.locked) == ("1.0", False)
+    assert report.differences == ("src/b.c (new): write 1 instead of 0",)
+
+
+def test_unverified_content_cannot_be_locked(tmp_path: Path) -> None:
+    """No lock is written from content that is not known to be the pin's."""
+    with pytest.raises(ContentMismatchError):
+        write_lock(made_up.make(tree=None), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_locks_at_all(tmp_path: Path) -> None:
+    """Without any lock there is nothing to compare with, and no error."""
+    report = check_lock(made_up.make(), tmp_path)
+    assert (report.lock, report.locked, report.differences) == (None, False, ())
