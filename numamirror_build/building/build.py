@@ -1,0 +1,261 @@
+"""Building a tree, pristine or patched, out of the tree in a folder of the cache.
+
+Every build has the same shape below its folder: ``source/<place of the tree>`` and ``build``.
+The binding's wheel has it too, so a compiler cache gives the objects of one to all others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numamirror_build import proc
+from numamirror_build.building import cmake
+from numamirror_build.building.recipe import Recipe, load_recipe
+from numamirror_build.building.toolchain import Toolchain, find_toolchain
+from numamirror_build.errors import BuildError
+from numamirror_build.patching.apply import PatchedTree, PristineTree
+from numamirror_build.progress import Progress
+from numamirror_build.store import Store, digest, write_atomic
+
+Tree = PristineTree | PatchedTree
+
+_LAYOUT = 1
+_FLAG_VARIABLES = ("CFLAGS", "CXXFLAGS", "LDFLAGS", "ASMFLAGS")
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What a person may choose.
+
+    Attributes:
+        jobs: compile steps at the same time; has no influence on the result.
+        cmake_args: further arguments for CMake; they come last, so they win.
+        programs: names of the programs to build; None for all of the upstream's that the tree has; empty for
+            the libraries alone.
+        build_type: CMake's build type.
+    """
+
+    jobs: int = 1
+    cmake_args: tuple[str, ...] = ()
+    programs: tuple[str, ...] | None = None
+    build_type: str = "Release"
+
+
+@dataclass(frozen=True)
+class Build:
+    """Programs and libraries made from a tree.
+
+    Attributes:
+        tree: what was built, pristine or patched.
+        path: the folder; ``path / "build"`` is CMake's build folder.
+        key: digest of all inputs.
+        programs: path of each program by its name; they run from where they are, and find their libraries in
+            their own folder.
+        missing: the programs that this tree does not have.
+        libraries: the folder with ``libllama.so``, ``libggml*.so`` and so on.
+        compile_commands: CMake's ``compile_commands.json``.
+        settings: the CMake variables as they were in effect.
+        tools: names and versions of the tools.
+        log: the whole output of CMake and Ninja.
+        seconds: how long making it took, when it was made.
+        fresh: whether this run made it.
+    """
+
+    tree: Tree
+    path: Path
+    key: str
+    programs: Mapping[str, Path]
+    missing: tuple[str, ...]
+    libraries: Path
+    compile_commands: Path
+    settings: Mapping[str, str]
+    tools: Mapping[str, str | None]
+    log: Path
+    seconds: float
+    fresh: bool
+
+
+def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Progress) -> Build:
+    """Build a tree, or take the build from the cache. An interrupted build goes on where it was.
+
+    Args:
+        store: the cache.
+        tree: what to build.
+        options: how.
+        progress: told what goes on.
+
+    Raises:
+        ToolMissingError: there is no compiler, no CMake or no Ninja.
+        BuildError: configuring or compiling failed, or the tree has none of the programs asked for.
+        DiskFullError: no space left.
+    """
+    recipe = load_recipe(tree.checkout.pin.upstream)
+    tools = find_toolchain()
+    settings = build_settings(recipe, tree, options)
+    programs = recipe.programs if options.programs is None else options.programs
+    key = digest(
+        {
+            "kind": "build",
+            "programs": programs,
+            **build_inputs(tree, settings, options, tools),
+        }
+    )[:20]
+    log = store.root / "logs" / f"build-{key}.log"
+
+    def maker(folder: Path) -> Mapping[str, Any]:
+        pin = tree.checkout.pin
+        progress.step(f"Building {pin.upstream} {pin.name}, {describe(tree)}")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        source = folder / "source" / recipe.vendored
+        copy_tree(tree.path, source)
+        cache = folder / "init.cmake"
+        write_atomic(cache, cmake.initial_cache({**settings, **folder_settings(recipe, folder, tools)}))
+        env = build_environment(folder, tools)
+        build = folder / "build"
+        with proc.exclusive(folder / "lock") as lock:
+            project = cmake.configure(
+                source,
+                build,
+                ["-C", str(cache), *options.cmake_args],
+                cmake=tools.cmake.path,
+                tree=recipe.vendored,
+                env=env,
+                log=log,
+                keep_open=[lock],
+            )
+            present = [name for name in programs if name in project.targets]
+            if programs and not present:
+                raise BuildError(
+                    "The tree has none of the programs asked for", where=", ".join(programs), why=str(source)
+                )
+            cmake.ninja(
+                build,
+                present or recipe.libraries,
+                program=tools.ninja.path,
+                jobs=options.jobs,
+                tree=recipe.vendored,
+                env=env,
+                log=log,
+                progress=progress,
+                keep_open=[lock],
+            )
+        return {
+            "programs": {
+                name: str(project.targets[name].artifacts[0].relative_to(folder)) for name in present
+            },
+            "libraries": str(_libraries(project, recipe).relative_to(folder)),
+            "settings": effective_settings(project.cache, settings, options),
+            "tools": tools.facts(),
+        }
+
+    entry = store.make("builds", key, maker, resume=True)
+    made = entry.made
+    return Build(
+        tree=tree,
+        path=entry.path,
+        key=key,
+        programs={name: entry.path / path for name, path in made["programs"].items()},
+        missing=tuple(name for name in programs if name not in made["programs"]),
+        libraries=entry.path / made["libraries"],
+        compile_commands=entry.path / "build/compile_commands.json",
+        settings=made["settings"],
+        tools=made["tools"],
+        log=log,
+        seconds=entry.seconds,
+        fresh=entry.fresh,
+    )
+
+
+def describe(tree: Tree) -> str:
+    """``pristine`` or ``patched``."""
+    return "patched" if isinstance(tree, PatchedTree) else "pristine"
+
+
+def build_settings(recipe: Recipe, tree: Tree, options: BuildOptions) -> dict[str, str]:
+    """The CMake variables of a build, whatever folder and machine it is made in."""
+    commit = tree.checkout.pin.commit[:9]
+    switch = {recipe.switch: "ON"} if isinstance(tree, PatchedTree) else {}
+    return {
+        "CMAKE_BUILD_TYPE": options.build_type,
+        "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        "CMAKE_BUILD_RPATH_USE_ORIGIN": "ON",
+        **{name: value.replace("{commit}", commit) for name, value in recipe.settings.items()},
+        **switch,
+    }
+
+
+def folder_settings(recipe: Recipe, folder: Path, tools: Toolchain) -> dict[str, str]:
+    """The CMake variables that depend on the folder of a build, and change nothing in what is made.
+
+    The compiler forgets the folder, so that ``__FILE__`` is the path in the tree.
+    It sees absolute paths, or with ccache paths relative to the build folder.
+    """
+    places = (f"../source/{recipe.vendored}/", f"{folder}/source/{recipe.vendored}/")
+    flags = " ".join(f"-ffile-prefix-map={place}=" for place in places)
+    launcher = {
+        f"CMAKE_{language}_COMPILER_LAUNCHER": str(tools.ccache.path)
+        for language in ("C", "CXX")
+        if tools.ccache
+    }
+    return {"CMAKE_C_FLAGS_INIT": flags, "CMAKE_CXX_FLAGS_INIT": flags, **launcher}
+
+
+def build_environment(folder: Path, tools: Toolchain) -> dict[str, str]:
+    """The environment of the build tools: no git, and ccache blind for the folder of the build."""
+    return {
+        **tools.environment(),
+        "GIT_DIR": str(folder / "no-repository"),
+        "CCACHE_BASEDIR": str(folder),
+        "CCACHE_NOHASHDIR": "1",
+    }
+
+
+def build_inputs(
+    tree: Tree, settings: Mapping[str, str], options: BuildOptions, tools: Toolchain
+) -> dict[str, Any]:
+    """Everything that has an influence on what a build makes, JSON-like, for keys."""
+    environment = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith("CMAKE_") or name in _FLAG_VARIABLES
+    }
+    return {
+        "layout": _LAYOUT,
+        "tree": tree.checkout.tree or tree.checkout.key,
+        "plan": tree.plan.digest if isinstance(tree, PatchedTree) else None,
+        "settings": dict(settings),
+        "arguments": options.cmake_args,
+        "tools": tools.inputs(),
+        "environment": environment,
+    }
+
+
+def effective_settings(
+    cache: Mapping[str, str], settings: Mapping[str, str], options: BuildOptions
+) -> dict[str, str]:
+    """The variables that we or the person set, and the compiler's flags, as CMake has them."""
+    words = (word.removeprefix("-D") for word in options.cmake_args if word.startswith("-D"))
+    named = {word.split("=")[0].split(":")[0] for word in words}
+    kind = options.build_type.upper()
+    flags = {f"CMAKE_{language}_FLAGS_{kind}" for language in ("C", "CXX")}
+    return {name: cache[name] for name in sorted({*settings, *named, *flags}) if name in cache}
+
+
+def copy_tree(tree: Path, into: Path) -> None:
+    """Copy a tree's files, with their times; some trees write into their own folder when they are built."""
+    if into.exists():
+        return
+    half = into.with_name(f"{into.name}.half")
+    shutil.rmtree(half, ignore_errors=True)
+    half.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(tree, half, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    half.rename(into)
+
+
+def _libraries(project: cmake.Project, recipe: Recipe) -> Path:
+    return project.targets[recipe.libraries[0]].artifacts[0].parent

@@ -1,0 +1,1 @@
+"""Putting a build's programs where people want them, with the libraries they need."""

@@ -1,0 +1,49 @@
+"""How an upstream is built: the ``[build]`` table of ``patches/<upstream>/upstream.toml`` as a value."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from numamirror_build import data
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to build an upstream, whatever the pin.
+
+    Attributes:
+        switch: the CMake option that turns the mirror code of a patched tree on.
+        settings: CMake cache variables; ``{commit}`` in a value stands for the pin's short commit.
+        programs: targets that people want. A tree that lacks one is built without it.
+        libraries: targets to build when no program is wanted.
+        vendored: where the binding's sources have the tree; builds without the binding use the same place.
+        licences: globs of licence files in the tree, to go with whatever is made from it.
+    """
+
+    switch: str
+    settings: Mapping[str, str]
+    programs: tuple[str, ...]
+    libraries: tuple[str, ...]
+    vendored: str
+    licences: tuple[str, ...]
+
+
+def load_recipe(upstream: str) -> Recipe:
+    """The recipe of an upstream that there is data for."""
+    text = (data.patches(upstream) / "upstream.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)["build"]
+    return Recipe(
+        switch=table["switch"],
+        settings=table["settings"],
+        programs=tuple(table["programs"]),
+        libraries=tuple(table["libraries"]),
+        vendored=table["vendored"],
+        licences=tuple(table["licences"]),
+    )
