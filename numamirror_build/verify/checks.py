@@ -1,0 +1,233 @@
+"""What is concluded from runs. Pure functions: runs and facts in, one check out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numamirror_build.verify.document import Check
+from numamirror_build.verify.layout import Structures, layout_differences
+from numamirror_build.verify.matrix import Case, Variant
+from numamirror_build.verify.models import Contents, Model
+from numamirror_build.verify.runs import Run
+
+# The structures that the calls made here, and those of the class Llama, hand over.
+RELIED_ON = (
+    "llama_batch",
+    "llama_chat_message",
+    "llama_context_params",
+    "llama_logit_bias",
+    "llama_model_params",
+    "llama_model_quantize_params",
+    "llama_sampler_chain_params",
+    "llama_token_data",
+    "llama_token_data_array",
+)
+
+_BUFFER = re.compile(r"(\S+)\s+model buffer size\s*=\s*([\d.]+) MiB")
+_REPACKED = ("CPU_REPACK", "CPU_AARCH64", "AMX")
+
+
+def layout(name: str, title: str, binding: Structures, compiled: Structures) -> Check:
+    """The binding declares the structures that are relied on as the compiler lays them out."""
+    missing = [structure for structure in RELIED_ON if structure not in compiled and structure in binding]
+    problems = [f"the headers have no {structure}" for structure in missing]
+    relied_on = {key: binding[key] for key in RELIED_ON if key in binding}
+    problems += layout_differences(relied_on, compiled)
+    others = {key: value for key, value in binding.items() if key not in RELIED_ON}
+    facts = {
+        "structures": {key: compiled[key]["size"] for key in relied_on if key in compiled},
+        "differences_not_relied_on": list(layout_differences(others, compiled)),
+    }
+    return _check(f"layout/{name}", title, problems, facts)
+
+
+def libraries(name: str, title: str, run: Run, folder: Path, *, mirror: bool) -> Check:
+    """The process loaded llama and ggml from that folder only, with the mirror's runtime or without it."""
+    loaded = {key: str(value) for key, value in run.facts.get("libraries", {}).items()}
+    problems = [run.reason or ""] if run.outcome != "done" else []
+    wanted = ("libllama.so", "libggml-base.so")
+    problems += [
+        f"no {stem} was loaded" for stem in wanted if not any(key.startswith(stem) for key in loaded)
+    ]
+    root = folder.resolve()
+    problems += [
+        f"{path} was loaded, which is not in {root}"
+        for path in loaded.values()
+        if not Path(path).is_relative_to(root)
+    ]
+    if mirror and run.status is None:
+        problems.append("the libraries have no ggml_numa_mirror_status: the mirror is not compiled in")
+    if not mirror and run.status is not None:
+        problems.append("the libraries have ggml_numa_mirror_status: these are not pristine")
+    return _check(f"libraries/{name}", title, problems, {"loaded": sorted(loaded)})
+
+
+def same_answers(model: Model, variant: Variant, run: Run, reference: Run, cases: Sequence[Case]) -> Check:
+    """All logits of a variant equal the reference's, bit for bit, and are worth comparing."""
+    problems: list[str] = []
+    first: dict[str, Any] | None = None
+    different = []
+    for side, title in ((reference, "pristine"), (run, "this variant")):
+        if side.outcome != "done":
+            problems.append(f"{title}: {side.reason}")
+    if not problems:
+        for case in cases:
+            mine, theirs = run.facts["cases"].get(case.id), reference.facts["cases"].get(case.id)
+            if mine is None or theirs is None:
+                problems.append(f"{case.id} was not evaluated")
+            elif mine["sha256"] != theirs["sha256"]:
+                different.append(case.id)
+                first = first or {"case": case.id, **(mine.get("difference") or {})}
+            elif not theirs["finite"] or not theirs["spread"]:
+                problems.append(f"{case.id}: pristine's logits are not finite, or all the same")
+    if different:
+        problems.append(f"{len(different)} of {len(cases)} cases differ, the first: {first}")
+    facts = {"cases": len(cases), "different": different, "values": _values(run), "first": first}
+    return _check(
+        f"same-answers/{model.name}/{variant.name}", f"{model.name}: {variant.title}", problems, facts
+    )
+
+
+def damaged(model: Model, variant: Variant, run: Run, reference: Run, cases: Sequence[Case]) -> Check:
+    """Where each team has a thread, an empty replica changes the answers: so the replicas are read."""
+    problems = [f"{run.reason}"] if run.outcome != "done" else []
+    telling = [case for case in cases if case.threads >= variant.replicas]
+    unchanged = []
+    if not problems:
+        unchanged = [
+            case.id
+            for case in telling
+            if run.facts["cases"][case.id]["sha256"] == reference.facts["cases"][case.id]["sha256"]
+        ]
+    if unchanged:
+        problems.append(
+            f"{len(unchanged)} of {len(telling)} cases answer as if no replica were empty: {unchanged}"
+        )
+    facts = {"cases": len(telling), "unchanged": unchanged}
+    title = f"{model.name}: an empty replica changes the answers (it is really read)"
+    return _check(f"mutation/{model.name}", title, problems, facts)
+
+
+def engaged(name: str, title: str, run: Run, replicas: int, contents: Contents, *, pretend: bool) -> Check:
+    """The status record says: as many replicas as asked, and every eligible weight byte in each of them."""
+    status = run.status or {}
+    tensors = status.get("tensors") or {}
+    eligible, replicated = tensors.get("eligible_bytes", 0), tensors.get("replicated_bytes", 0)
+    problems = [f"{run.reason}"] if run.outcome != "done" else []
+    if not status:
+        problems.append("there is no status record")
+    else:
+        if not status.get("active"):
+            problems.append(f"the mirror is not active: {status.get('error')}")
+        if status.get("replicas") != replicas:
+            problems.append(f"{status.get('replicas')} replicas instead of {replicas}")
+        if bool(status.get("pretend")) != pretend:
+            problems.append(
+                "the nodes are real instead of pretended" if pretend else "the nodes are pretended"
+            )
+        if replicated != eligible or not eligible:
+            left = [entry.get("name") for entry in tensors.get("not_replicated", [])][:5]
+            problems.append(f"{replicated} of {eligible} eligible bytes are replicated; not: {left}")
+        if eligible < contents.tensor_bytes:
+            problems.append(
+                f"only {eligible} of the file's {contents.tensor_bytes} weight bytes are eligible"
+            )
+        short = [node.get("id") for node in status.get("nodes", []) if node.get("bytes", 0) < replicated]
+        if short or len(status.get("nodes", [])) != replicas:
+            problems.append(f"nodes {short or status.get('nodes')} do not hold all {replicated} bytes")
+        if not (status.get("graphs") or {}).get("mirrored"):
+            problems.append("no graph was computed with replicas")
+    facts = {
+        "replicas": status.get("replicas"),
+        "eligible_bytes": eligible,
+        "replicated_bytes": replicated,
+        "file_bytes": contents.tensor_bytes,
+        "tensors": tensors.get("replicated"),
+        "graphs": status.get("graphs"),
+        "nodes": status.get("nodes"),
+    }
+    return _check(f"engaged/{name}", title, problems, facts)
+
+
+def idle(run: Run) -> Check:
+    """Without being asked, the patched libraries mirror nothing."""
+    status = run.status or {}
+    problems = [f"{run.reason}"] if run.outcome != "done" else []
+    if status.get("active") or status.get("error"):
+        problems.append(f"active: {status.get('active')}, error: {status.get('error')}")
+    return _check("idle/off", "No mirror when none is asked", problems, {"active": status.get("active")})
+
+
+def repacked(model: Model, run: Run) -> Check:
+    """The CPU backend really repacked this model's weights: repacked buffers are among what is verified."""
+    sizes = {name: float(size) for name, size in _BUFFER.findall(str(run.facts.get("log", "")))}
+    mib = sum(size for name, size in sizes.items() if name in _REPACKED)
+    title = f"{model.name}: weights are repacked by the CPU backend"
+    if run.outcome == "done" and not mib and "REPACK = 1" not in str(run.facts.get("system")):
+        return Check(f"repacked/{model.name}", title, "skip", "this build or processor does not repack")
+    problems = [] if mib else [f"no repacked buffer among {sizes}"]
+    return _check(f"repacked/{model.name}", title, problems, {"buffers_mib": sizes})
+
+
+def refused(variant: Variant, run: Run) -> Check:
+    """A mirror that cannot be had is an error at load, told on stderr and in the status record."""
+    error = (run.status or {}).get("error") or {}
+    problems = []
+    if run.outcome != "refused":
+        problems.append(f"the model was loaded all the same: {run.reason or 'no error'}")
+    elif error.get("code") != variant.name:
+        problems.append(f"the status record's error is {error or None}, not {variant.name}")
+    lines = [line for line in str(run.facts.get("log", "")).splitlines() if line.startswith("numa mirror:")]
+    if run.outcome == "refused" and not lines:
+        problems.append("no line that begins with 'numa mirror:' was printed")
+    title = f"An error at load, not silence: {variant.title}"
+    return _check(f"refused/{variant.name}", title, problems, {"error": error, "printed": lines[:2]})
+
+
+def wheel_version(run: Run, version: str, site: Path) -> Check:
+    """The wheel that was installed is the one that was made, and its own libraries are loaded."""
+    problems = [f"{run.reason}"] if run.outcome != "done" else []
+    if run.outcome == "done" and run.facts.get("version") != version:
+        problems.append(f"version {run.facts.get('version')} is installed, {version} was made")
+    outside = [
+        path
+        for path in run.facts.get("libraries", {}).values()
+        if not Path(path).is_relative_to(site.resolve())
+    ]
+    problems += [f"{path} was loaded, not the wheel's own library" for path in outside]
+    facts = {"version": run.facts.get("version"), "libraries": sorted(run.facts.get("libraries", {}))}
+    return _check("wheel/import", "The wheel imports in a clean environment", problems, facts)
+
+
+def wheel_record(record: Mapping[str, Any] | None, wanted: Mapping[str, str]) -> Check:
+    """The wheel's build record names the commit and the plan that were built."""
+    problems = ["the wheel has no build record"] if record is None else []
+    for key, value in wanted.items():
+        if record is not None and record.get(key) != value:
+            problems.append(f"{key} is {record.get(key)}, not {value}")
+    return _check("wheel/record", "The wheel's build record says what it is", problems, dict(record or {}))
+
+
+def wheel_text(model: Model, plain: Run, mirrored: Run) -> Check:
+    """``Llama(model, numa=GGML_NUMA_STRATEGY_MIRROR)`` writes the same text as without."""
+    problems = [f"{run.reason}" for run in (plain, mirrored) if run.outcome != "done"]
+    texts = [run.facts.get("text") for run in (plain, mirrored)]
+    if not problems and not texts[0]:
+        problems.append("no text was generated")
+    if not problems and texts[0] != texts[1]:
+        problems.append(f"{texts[1]!r} instead of {texts[0]!r}")
+    title = f"{model.name}: Llama(numa=GGML_NUMA_STRATEGY_MIRROR) generates the same text"
+    return _check(f"wheel/text/{model.name}", title, problems, {"text": texts[1]})
+
+
+def _values(run: Run) -> int:
+    shapes = [case["shape"] for case in run.facts.get("cases", {}).values()]
+    return sum(int(rows) * int(columns) for rows, columns in shapes)
+
+
+def _check(name: str, title: str, problems: Sequence[str], facts: Mapping[str, Any]) -> Check:
+    reason = "; ".join(problems) or None
+    return Check(name, title, "fail" if problems else "pass", reason, facts)

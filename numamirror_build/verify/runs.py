@@ -1,0 +1,181 @@
+"""Running variants: each in a process of its own, each a cache entry, so that an interrupted run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from numamirror_build import proc
+from numamirror_build.store import Store, digest, file_sha256
+from numamirror_build.verify.matrix import Case, Variant
+from numamirror_build.verify.models import Model
+
+RUNNER = Path(__file__).with_name("runner.py")
+SECONDS = 3600.0
+
+# What the user's environment says must not reach the libraries that are compared.
+_STRIPPED = ("GGML_", "LLAMA_", "OMP_", "GOMP_", "KMP_", "PYTHON")
+
+
+@dataclass(frozen=True)
+class Binding:
+    """A Python in which the binding can be imported.
+
+    Attributes:
+        python: the interpreter.
+        package: the distribution's name, to ask for its version.
+        key: tells one environment from another.
+        env: variables that it needs besides.
+    """
+
+    python: Path
+    package: str
+    key: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """A folder of llama.cpp libraries, and the key of the build that made them."""
+
+    folder: Path
+    key: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a process came to.
+
+    Attributes:
+        outcome: ``done``; ``refused`` when the model was not loaded; ``died`` when the process failed.
+        facts: what the runner wrote.
+        reason: for ``died`` and ``refused``: how, with the log's last lines.
+        folder: where the request, the log and the logits are.
+    """
+
+    outcome: Literal["done", "refused", "died"]
+    facts: Mapping[str, Any]
+    reason: str | None
+    folder: Path
+
+    @property
+    def status(self) -> Mapping[str, Any] | None:
+        """The mirror's status record, if the library has one."""
+        status = self.facts.get("status")
+        return status if isinstance(status, Mapping) else None
+
+
+class _Died(Exception):
+    """Ends a maker, so that a failed run is not taken for finished; holds what to say."""
+
+
+def run_logits(
+    store: Store,
+    binding: Binding,
+    libraries: Libraries,
+    model: Model,
+    variant: Variant,
+    cases: Sequence[Case],
+    *,
+    reference: Run | None,
+) -> Run:
+    """Evaluate cases with a variant; compare with ``reference``, or keep the logits when it is None."""
+    request = {
+        "mode": "logits",
+        "model": str(model.path),
+        "strategy": variant.strategy,
+        "cases": [case.as_json() for case in cases],
+        "reference": str(reference.folder) if reference else None,
+    }
+    return _run(store, binding, libraries, request, variant.env, model.identity)
+
+
+def run_text(
+    store: Store,
+    binding: Binding,
+    libraries: Libraries | None,
+    model: Model,
+    *,
+    strategy: int,
+    env: Mapping[str, str],
+    prompt: str = "the northern tern returned and then",
+    generate: int = 24,
+) -> Run:
+    """Generate text through the class ``Llama``; with the binding's own libraries or with others."""
+    request = {
+        "mode": "text",
+        "model": str(model.path),
+        "strategy": strategy,
+        "prompt": prompt,
+        "generate": generate,
+    }
+    return _run(store, binding, libraries, request, env, model.identity)
+
+
+def run_layout(store: Store, binding: Binding, libraries: Libraries | None) -> Run:
+    """List the structures as the binding declares them."""
+    return _run(store, binding, libraries, {"mode": "layout"}, {}, "")
+
+
+def _run(
+    store: Store,
+    binding: Binding,
+    libraries: Libraries | None,
+    request: Mapping[str, Any],
+    env: Mapping[str, str],
+    identity: str,
+) -> Run:
+    key = digest(
+        {
+            "runner": file_sha256(RUNNER),
+            "binding": binding.key,
+            "libraries": libraries.key if libraries else None,
+            "request": request,
+            "env": dict(env),
+            "model": identity,
+        }
+    )[:20]
+    whole_env = {name: value for name, value in os.environ.items() if not name.startswith(_STRIPPED)}
+    whole_env |= {**binding.env, **env, "PYTHONDONTWRITEBYTECODE": "1"}
+    if libraries:
+        whole_env["LLAMA_CPP_LIB_PATH"] = str(libraries.folder)
+
+    def make(folder: Path) -> dict[str, Any]:
+        if env or request.get("strategy"):
+            whole_env["GGML_NUMA_MIRROR_STATUS"] = str(folder / "status.json")
+        asked = folder / "request.json"
+        asked.write_text(json.dumps({**request, "folder": str(folder), "package": binding.package}, indent=1))
+        log = folder / "log.txt"
+        done = proc.run([binding.python, RUNNER, asked], env=whole_env, log=log, timeout=SECONDS)
+        facts = folder / "facts.json"
+        if done.returncode or not facts.is_file():
+            raise _Died(_how_it_ended(done))
+        return {"facts": json.loads(facts.read_text()), "log": done.output}
+
+    folder = store.folder("verifications", f"run-{key}")
+    try:
+        made = store.make("verifications", f"run-{key}", make).made
+    except _Died as died:
+        return Run("died", {}, str(died), folder)
+    facts = {**made["facts"], "log": made["log"]}
+    if facts.get("loaded", True):
+        return Run("done", facts, None, folder)
+    return Run("refused", facts, _last_lines(made["log"]), folder)
+
+
+def _how_it_ended(done: proc.Completed) -> str:
+    if done.returncode == -9:
+        how = f"the process was killed (no end within {SECONDS:.0f} s, or no memory)"
+    elif done.returncode < 0:
+        how = f"the process died of signal {-done.returncode}"
+    else:
+        how = f"the process ended with status {done.returncode}"
+    return f"{how}; last output:\n{_last_lines(done.output)}"
+
+
+def _last_lines(text: str, count: int = 8) -> str:
+    return "\n".join(text.strip().splitlines()[-count:])
