@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numamirror_build.delivery import Item, Product
     from numamirror_build.patching.apply import PatchedTree, PristineTree
     from numamirror_build.patching.audit import Audit
+    from numamirror_build.patching.lock import LockReport
     from numamirror_build.patching.plan import Plan
     from numamirror_build.progress import Progress
     from numamirror_build.store import Store
@@ -102,6 +103,19 @@ class Pipeline:
         from numamirror_build.patching.plan import make_plan
 
         return make_plan(self.store, self.checkout, scope=self.request.scope, progress=self.progress)
+
+    @cached_property
+    def lock_report(self) -> LockReport:
+        """How the plan compares with its lock, or with the nearest one."""
+        from numamirror_build.patching.lock import check_lock
+
+        return check_lock(self.plan)
+
+    def export(self, out: Path) -> list[Path]:
+        """Write the plan as a series of patches; their paths."""
+        from numamirror_build.patching.export import export_series
+
+        return export_series(self.store, self.checkout, self.plan, out)
 
     def update_lock(self) -> Path:
         """Make the pin's lock what a plan finds now; the lock's file."""

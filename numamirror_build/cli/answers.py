@@ -72,15 +72,22 @@ def checkout(pipeline: Pipeline) -> Answer:
     )
     return Answer(
         {**_pin(pipeline), "checkout": _checkout(pipeline)},
-        f"{made.path}\n{made.pin.upstream} {made.pin.commit} from {made.source}; {checked}",
+        f"{made.path}\n{made.pin.upstream} {made.pin.commit} from {made.source}; content {checked}",
     )
 
 
-def plan(pipeline: Pipeline, *, diff: bool) -> Answer:
-    """The plan's summary, or the whole change."""
-    text = pipeline.diff if diff else pipeline.plan.summary()
-    document = {**_pin(pipeline), "plan": _plan(pipeline), **({"diff": text} if diff else {})}
-    return Answer(document, text)
+def plan(pipeline: Pipeline) -> Answer:
+    """The plan's summary, and how it compares with the locks."""
+    report = pipeline.lock_report
+    lock = {"name": report.lock, "locked": report.locked, "differences": list(report.differences)}
+    if report.locked:
+        lines = [f"as locked in {report.lock}"]
+    elif report.lock:
+        lines = [f"not locked; against the nearest lock, {report.lock}:", *report.differences]
+    else:
+        lines = ["not locked, and there is no lock to compare with"]
+    text = "\n".join([pipeline.plan.summary(), "", *lines])
+    return Answer({**_pin(pipeline), "plan": _plan(pipeline), "lock": lock}, text)
 
 
 def lock(pipeline: Pipeline, path: Path) -> Answer:
@@ -119,6 +126,27 @@ def wheel(pipeline: Pipeline) -> Answer:
         "fresh": made.fresh,
     }
     return Answer({**_pin(pipeline), "wheel": document}, str(made.path))
+
+
+def audit(pipeline: Pipeline) -> Answer:
+    """What the audit has proven."""
+    made = pipeline.audit
+    return Answer({**_pin(pipeline), "audit": made.as_json()}, made.summary())
+
+
+def verification(pipeline: Pipeline, *, instructions: bool) -> Answer:
+    """The checks and where the report is."""
+    made = pipeline.verification
+    rows = [[check.status, check.id, check.reason or ""] for check in made.checks]
+    lines = [*table(["", "check", "reason"], rows), "", _checks(made.counts()), str(made.page)]
+    document = {"verification": {**_verification(pipeline), "checks": [one.as_json() for one in made.checks]}}
+    return Answer({**_pin(pipeline), **document}, "\n".join(lines))
+
+
+def series(pipeline: Pipeline, patches: Sequence[Path]) -> Answer:
+    """The exported patches."""
+    paths = [str(path) for path in patches]
+    return Answer({**_pin(pipeline), "patches": paths}, "\n".join(paths))
 
 
 def settings(effective: Settings) -> Answer:

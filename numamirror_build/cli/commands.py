@@ -89,13 +89,12 @@ def checkout(pipeline: Pipeline, settings: Settings) -> Answer:
 
 @cli.command()
 @click.option("--update-lock", is_flag=True, help="Make the pin's lock file what this plan finds.")
-@click.option("--diff", is_flag=True, help="Print the whole change instead of a summary.")
 @answering(*PLAN)
-def plan(pipeline: Pipeline, settings: Settings, update_lock: bool, diff: bool) -> Answer:
+def plan(pipeline: Pipeline, settings: Settings, update_lock: bool) -> Answer:
     """Find all places to change; nothing is written to the tree."""
     if update_lock:
         return answers.lock(pipeline, pipeline.update_lock())
-    return answers.plan(pipeline, diff=diff)
+    return answers.plan(pipeline)
 
 
 @cli.command()
@@ -139,7 +138,7 @@ def verify(pipeline: Pipeline, settings: Settings, instructions: bool) -> Answer
 @answering(*PLAN, "out")
 def export(pipeline: Pipeline, settings: Settings) -> Answer:
     """Write the change as a series of patches for git am."""
-    return answers.series(pipeline, settings.out)
+    return answers.series(pipeline, pipeline.export(settings.out))
 
 
 @cli.command(name="settings")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import signal
 import sys
 import tempfile
@@ -42,9 +43,8 @@ def run(arguments: Sequence[str]) -> int:
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
-        return _fail(
-            arguments, _usage_lines(error), {"error": "usage", "what": error.format_message()}, USAGE
-        )
+        what = error.format_message()
+        return _fail(arguments, [what, _help_line(error)], {"error": "usage", "what": what}, USAGE)
     except NumaMirrorError as error:
         return _fail(arguments, error.lines(), error.as_json(), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
@@ -100,9 +100,8 @@ def _wants_json(arguments: Sequence[str]) -> bool:
         return False
 
 
-def _usage_lines(error: click.UsageError) -> list[str]:
-    command = error.ctx.command_path if error.ctx else APP
-    return [error.format_message(), f"  next:  {command} --help"]
+def _help_line(error: click.UsageError) -> str:
+    return f"  next:  {error.ctx.command_path if error.ctx else APP} --help"
 
 
 def _write_log(arguments: Sequence[str]) -> Path:
@@ -123,7 +122,8 @@ def _write_log(arguments: Sequence[str]) -> Path:
         "```",
         "",
     ]
-    text = "\n".join(lines).replace(str(Path.home()), "~")
+    text = "\n".join(lines).replace(str(Path("~").expanduser()), "~")
+    text = re.sub(r"://[^/@\s]+@", "://***@", text)
     name = f"error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.md"
     for folder in (default_cache_dir() / "logs", Path(tempfile.gettempdir())):
         try:

@@ -1,0 +1,171 @@
+"""The command line as a table: arguments -> what is asked of the pipeline."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from numamirror_build.cli import answers, commands
+from numamirror_build.cli.answers import Answer
+from numamirror_build.cli.main import run
+from numamirror_build.config import OPTIONS, usable_cpus
+from numamirror_build.pipeline import Request
+from numamirror_build.store import Store
+
+DEFAULTS = Request("llama.cpp", jobs=usable_cpus())
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+class Recorder:
+    """Stands for the pipeline, and for the answers made from it."""
+
+    last: ClassVar[Recorder]
+
+    def __init__(self, store: Store, request: Request, progress: object) -> None:
+        self.store = store
+        self.request = request
+        self.calls: list[tuple[Any, ...]] = []
+        Recorder.last = self
+
+    def answer(self, *call: Any, **more: Any) -> Answer:
+        """Note a call."""
+        self.calls.append((*call, *more.values()))
+        return Answer({"answer": call[0]}, f"answer: {call[0]}")
+
+    @property
+    def pins(self) -> str:
+        """What the pins would be."""
+        return "pins"
+
+    @property
+    def upstream(self) -> Recorder:
+        """What the upstream would be."""
+        return self
+
+    default_pin = "default"
+
+    def export(self, out: Path) -> None:
+        """Note that a series would be written."""
+        self.calls.append(("export", out))
+
+    def update_lock(self) -> Path:
+        """Note that a lock would be written."""
+        self.calls.append(("update_lock",))
+        return Path("lock")
+
+
+@pytest.fixture(autouse=True)
+def recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Put the recorder in the place of the pipeline, and run in an empty folder with an empty environment."""
+    monkeypatch.chdir(tmp_path)
+    for name in OPTIONS:
+        monkeypatch.delenv(f"NUMAMIRROR_{name.upper()}", raising=False)
+    monkeypatch.setenv("NUMAMIRROR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(commands, "Pipeline", Recorder)
+    monkeypatch.setattr(commands, "run_job", lambda pipeline, out: pipeline.calls.append(("run_job", out)))
+    for name in ("checkout", "plan", "tree", "audit", "build", "wheel", "verification", "series", "lock"):
+        monkeypatch.setattr(
+            answers,
+            name,
+            lambda pipeline, *more, name=name, **named: pipeline.answer(name, *filter(None, more), **named),
+        )
+    monkeypatch.setattr(answers, "job", lambda pipeline, products: pipeline.answer("job"))
+    monkeypatch.setattr(answers, "pins", lambda *values: Recorder.last.answer("pins", *values))
+
+
+def request(**changes: Any) -> Request:
+    """The default request with changes."""
+    return Request(**{**DEFAULTS.__dict__, **changes})
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted", "calls"),
+    [
+        ("", DEFAULTS, [("run_job", "@dist"), ("job",)]),
+        ("--upstream llama.cpp", DEFAULTS, [("run_job", "@dist"), ("job",)]),
+        ("--out made", DEFAULTS, [("run_job", "@made"), ("job",)]),
+        (f"--pin {COMMIT}", request(pin=COMMIT), [("run_job", "@dist"), ("job",)]),
+        ("--source git --git-url file:///m", request(source="git", git_url="file:///m"), None),
+        ("--jobs 7 --scope all", request(jobs=7, scope="all"), None),
+        ("--cmake-arg -DA=1 --cmake-arg=-DB=2", request(cmake_args=("-DA=1", "-DB=2")), None),
+        ("--model smollm2", request(model="smollm2"), None),
+        ("pins", DEFAULTS, [("pins", "pins", "default")]),
+        ("pins --upstream other", request(upstream="other"), None),
+        ("checkout --source sdist", request(source="sdist"), [("checkout",)]),
+        ("plan", DEFAULTS, [("plan",)]),
+        ("plan --scope all", request(scope="all"), [("plan",)]),
+        ("plan --update-lock", DEFAULTS, [("update_lock",), ("lock", Path("lock"))]),
+        ("apply --pin 0.3.9", request(pin="0.3.9"), [("tree",)]),
+        ("audit", DEFAULTS, [("audit",)]),
+        ("build", DEFAULTS, [("build", False)]),
+        ("build --pristine --jobs 3", request(jobs=3), [("build", True)]),
+        ("wheel --cmake-arg -DA=1", request(cmake_args=("-DA=1",)), [("wheel",)]),
+        ("verify", DEFAULTS, [("verification", False)]),
+        ("verify --instructions --model smollm2", request(model="smollm2"), [("verification", True)]),
+        ("export --out series", DEFAULTS, [("export", "@series"), ("series",)]),
+        ("--pin 0.3.9 plan", request(pin="0.3.9"), [("plan",)]),
+        ("--pin 0.3.9 plan --pin 0.3.20", request(pin="0.3.20"), [("plan",)]),
+    ],
+)
+def test_arguments_become_one_request_and_one_call(
+    line: str, wanted: Request, calls: list[tuple[Any, ...]] | None, tmp_path: Path
+) -> None:
+    """Each command line makes exactly this request, and asks exactly this of the pipeline."""
+    assert run(line.split()) == 0
+    assert Recorder.last.request == wanted
+    if calls is not None:
+        assert Recorder.last.calls == [
+            tuple(tmp_path / part[1:] if str(part).startswith("@") else part for part in call)
+            for call in calls
+        ]
+
+
+def test_cache_dir_goes_to_the_store(tmp_path: Path) -> None:
+    """--cache-dir names the root of the store, relative to the current folder."""
+    assert run(["pins", "--cache-dir", "here"]) == 0
+    assert Recorder.last.store.root == tmp_path / "here"
+    assert (tmp_path / "here").is_dir()
+
+
+def test_text_for_people_or_one_document_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --json the text, with it one JSON document that has the settings and their origins."""
+    run(["plan"])
+    assert capsys.readouterr().out == "answer: plan\n"
+    run(["plan", "--json", "--scope", "all"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["answer"] == "plan"
+    assert document["settings"]["scope"] == {"value": "all", "from": "command line"}
+    assert document["settings"]["pin"] == {"value": None, "from": "default"}
+    assert set(document["settings"]) == set(OPTIONS)
+
+
+def test_settings_command_shows_values_and_origins(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A person sees for each setting what is in force and why."""
+    (tmp_path / "numamirror.toml").write_text('pin = "0.3.9"\n')
+    assert run(["settings", "--jobs", "5"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["pin", "0.3.9", str(tmp_path / "numamirror.toml")] in lines
+    assert ["jobs", "5", "command", "line"] in lines
+
+
+def test_every_command_has_json_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """No command is without --json, a sentence of help, and its options' defaults."""
+    for name in ["", *commands.cli.commands]:
+        assert run([name, "--help"] if name else ["--help"]) == 0
+        text = capsys.readouterr().out
+        assert "--json" in text
+        assert text.splitlines()[2].strip()
+
+
+def test_a_flag_from_the_environment_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NUMAMIRROR_JSON does what --json does."""
+    monkeypatch.setenv("NUMAMIRROR_JSON", "1")
+    run(["checkout"])
+    assert json.loads(capsys.readouterr().out)["answer"] == "checkout"
