@@ -22,6 +22,11 @@ def templates() -> Path:
     return _root() / "templates"
 
 
+def notice() -> Path:
+    """The text that names whose code is in what we make."""
+    return _root() / "NOTICE"
+
+
 def upstream_names() -> list[str]:
     """The upstreams that there is data for."""
     return sorted(path.name for path in (_root() / "patches").iterdir() if (path / "upstream.toml").is_file())

@@ -24,6 +24,7 @@ class Recipe:
         programs: targets that people want. A tree that lacks one is built without it.
         libraries: targets to build when no program is wanted.
         vendored: where the binding's sources have the tree; builds without the binding use the same place.
+        package: the binding's Python package.
         licences: globs of licence files in the tree, to go with whatever is made from it.
     """
 
@@ -32,6 +33,7 @@ class Recipe:
     programs: tuple[str, ...]
     libraries: tuple[str, ...]
     vendored: str
+    package: str
     licences: tuple[str, ...]
 
 
@@ -45,5 +47,6 @@ def load_recipe(upstream: str) -> Recipe:
         programs=tuple(table["programs"]),
         libraries=tuple(table["libraries"]),
         vendored=table["vendored"],
+        package=table["package"],
         licences=tuple(table["licences"]),
     )

@@ -41,8 +41,8 @@ def make_venv(
         created = run([sys.executable, "-m", "venv", "--without-pip", folder], log=log)
         installed = created.returncode == 0 and run(
             [
-                *(sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"),
-                *("install", "--no-input", "--progress-bar", "off", wheel.path, *requirements),
+                *(sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"),
+                *("install", "--no-input", "--progress-bar", "off", str(wheel.path), *requirements),
             ],
             log=log,
         )

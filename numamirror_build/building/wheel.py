@@ -5,16 +5,13 @@ The objects are the same as those of the patched build, so a compiler cache hand
 
 from __future__ import annotations
 
-import base64
-import json
-import os
 import re
 import shlex
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +29,7 @@ from numamirror_build.building.build import (
     folder_settings,
 )
 from numamirror_build.building.recipe import Recipe, load_recipe
-from numamirror_build.building.toolchain import Toolchain, find_toolchain
+from numamirror_build.building.toolchain import find_toolchain
 from numamirror_build.errors import WheelError
 from numamirror_build.patching.apply import PatchedTree
 from numamirror_build.progress import Progress
@@ -41,10 +38,10 @@ from numamirror_build.upstreams.checkout import fetch_sdist, unpack_sdist
 from numamirror_build.upstreams.pins import Binding
 
 RECORD = "numamirror.json"
-LICENCES = "numamirror-licences"
 
-_VERSION_LINE = re.compile(r'^__version__ = "([^"\n]+)"$', re.MULTILINE)
 _LAYOUT = 1
+_LICENCES = "licences"
+_VERSION_LINE = re.compile(r'^__version__ = "[^"\n]+"$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -53,23 +50,23 @@ class Wheel:
 
     Attributes:
         path: the file.
-        package: name of the package on the index.
         version: with the local part that says what it is.
         binding: the release of the binding that it was made from.
         key: digest of all inputs.
         sha256: of the file.
-        notes: what a person should know, such as that the binding is not the one made for this commit.
+        warning: what a person should know about it.
+        log: the whole output of pip, CMake and Ninja.
         seconds: how long making it took, when it was made.
         fresh: whether this run made it.
     """
 
     path: Path
-    package: str
     version: str
     binding: Binding
     key: str
     sha256: str
-    notes: tuple[str, ...]
+    warning: str | None
+    log: Path
     seconds: float
     fresh: bool
 
@@ -90,4 +87,187 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         WheelError: the wheel could not be built, or lacks something.
         DiskFullError: no space left.
     """
-    raise NotImplementedError
+    pin = tree.checkout.pin
+    binding = pin.binding
+    if binding is None:
+        raise WheelError(f"There is no binding for {pin.upstream} {pin.name}")
+    recipe = load_recipe(pin.upstream)
+    tools = find_toolchain()
+    settings = build_settings(recipe, tree, options)
+    inputs = build_inputs(tree, settings, options, tools)
+    key = digest(
+        {
+            "kind": "wheel",
+            "wheel": _LAYOUT,
+            "binding": asdict(binding),
+            "python": sys.version_info[:2],
+            **inputs,
+        }
+    )[:20]
+    version = str(Version(f"{binding.version}+numamirror.{key[:10]}"))
+    log = store.root / "logs" / f"wheel-{key}.log"
+
+    def maker(folder: Path) -> Mapping[str, Any]:
+        archive = fetch_sdist(store, pin, progress=progress)
+        progress.step(f"Building the wheel of {binding.package} {version}")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        source = folder / "source"
+        if not source.exists():
+            half = _unpack(archive, folder / "half")
+            copy_tree(tree.path, half / recipe.vendored)
+            _set_version(half / recipe.package / "__init__.py", version)
+            _add_licences(half, half / recipe.vendored, recipe.licences)
+            write_json(half / recipe.package / RECORD, _record(tree, version, inputs, tools.facts()))
+            half.rename(source)
+        write_atomic(
+            folder / "init.cmake",
+            cmake.initial_cache({**settings, **folder_settings(recipe, folder, tools)}),
+        )
+        with proc.exclusive(folder / "lock") as lock:
+            done = proc.run(
+                _command(folder),
+                env={
+                    **build_environment(folder, tools),
+                    "CMAKE_ARGS": shlex.join(["-C", str(folder / "init.cmake"), *options.cmake_args]),
+                    "CMAKE_BUILD_PARALLEL_LEVEL": str(options.jobs),
+                    "CMAKE_GENERATOR": "Ninja",
+                },
+                log=log,
+                on_line=lambda line: cmake.report_step(line, progress),
+                keep_open=[lock],
+            )
+        if done.returncode:
+            where, why = cmake.first_error(done.output, recipe.vendored)
+            raise WheelError(
+                "The wheel could not be built",
+                where=where,
+                why=why or _last_error(done.output),
+                hint=f"the whole output is in {log}",
+                details={"log": str(log), "returncode": done.returncode},
+            )
+        path = _only_wheel(folder / "wheel")
+        _check(path, binding, version, recipe, log)
+        for made in ("source", "build", "half"):
+            shutil.rmtree(folder / made, ignore_errors=True)
+        return {"file": str(path.relative_to(folder)), "sha256": file_sha256(path)}
+
+    entry = store.make("wheels", key, maker, resume=True)
+    return Wheel(
+        path=entry.path / entry.made["file"],
+        version=version,
+        binding=binding,
+        key=key,
+        sha256=entry.made["sha256"],
+        warning=None
+        if pin.listed
+        else f"{binding.package} {binding.version} was not made for commit {pin.commit}: it may not fit",
+        log=log,
+        seconds=entry.seconds,
+        fresh=entry.fresh,
+    )
+
+
+def _unpack(archive: Path, into: Path) -> Path:
+    """The sdist's content without the tree it vendors and without what is left of its git repository."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    top = unpack_sdist(archive, into)
+    shutil.rmtree(top / ".git", ignore_errors=True)
+    return top
+
+
+def _set_version(module: Path, version: str) -> None:
+    """Change the one place that scikit-build-core and the package's users read the version from."""
+    text, count = _VERSION_LINE.subn(f'__version__ = "{version}"', module.read_text(encoding="utf-8"))
+    if count != 1:
+        raise WheelError(
+            "The binding does not say its version as expected",
+            where=module.name,
+            why=f"{count} lines set __version__",
+        )
+    module.write_text(text, encoding="utf-8")
+
+
+def _add_licences(source: Path, tree: Path, globs: tuple[str, ...]) -> None:
+    """Collect the licences of everything that the wheel contains, for the wheel's own licence folder."""
+    folder = source / _LICENCES
+    files = {path.relative_to(tree): path for pattern in globs for path in tree.glob(pattern)}
+    wanted = {Path(tree.name) / name: path for name, path in files.items() if path.is_file()}
+    for name, path in {**wanted, Path("NOTICE"): data.notice()}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, folder / name)
+
+
+def _record(
+    tree: PatchedTree, version: str, inputs: Mapping[str, Any], tools: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What the wheel says about itself."""
+    pin = tree.checkout.pin
+    return {
+        "version": 1,
+        "made_by": f"numamirror-build {__version__}",
+        "wheel": version,
+        "upstream": pin.upstream,
+        "pin": pin.name,
+        "commit": pin.commit,
+        "tree": tree.checkout.tree,
+        "verified": tree.checkout.verified,
+        "plan": tree.plan.digest,
+        "scope": tree.plan.scope,
+        "binding": asdict(pin.binding) if pin.binding else None,
+        "settings": inputs["settings"],
+        "arguments": list(inputs["arguments"]),
+        "environment": inputs["environment"],
+        "tools": dict(tools),
+    }
+
+
+def _command(folder: Path) -> list[str | Path]:
+    """pip, asked for the wheel of the sources; this Python's own scikit-build-core does it."""
+    shutil.rmtree(folder / "wheel", ignore_errors=True)
+    settings = {
+        "build-dir": str(folder / "build"),
+        "cmake.verbose": "false",
+        "wheel.license-files": f"LICENSE*;{_LICENCES}/**/*",
+    }
+    return [
+        *(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel"),
+        *("--verbose", "--no-deps", "--no-build-isolation", "--no-cache-dir"),
+        *("--wheel-dir", folder / "wheel"),
+        *(word for name, value in settings.items() for word in ("--config-settings", f"{name}={value}")),
+        folder / "source",
+    ]
+
+
+def _only_wheel(folder: Path) -> Path:
+    wheels = list(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise WheelError("pip did not leave one wheel", where=str(folder), why=f"{len(wheels)} are there")
+    return wheels[0]
+
+
+def _check(path: Path, binding: Binding, version: str, recipe: Recipe, log: Path) -> None:
+    """See that the wheel is what it should be, by its name and its list of files."""
+    try:
+        name, found, _, _ = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        raise WheelError("The wheel has no valid name", where=path.name, why=str(error)) from error
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    libraries = [f"lib/lib{library}.so" for library in recipe.libraries]
+    wanted = [f"{recipe.package}/{inside}" for inside in (RECORD, *libraries)]
+    lacking = [wanted_name for wanted_name in wanted if wanted_name not in names]
+    if not any("/licenses/" in listed and listed.endswith("/NOTICE") for listed in names):
+        lacking.append("NOTICE")
+    if name != binding.package or str(found) != version or lacking:
+        raise WheelError(
+            "The wheel is not what it should be",
+            where=path.name,
+            why=f"it lacks {', '.join(lacking)}" if lacking else f"wanted: {binding.package} {version}",
+            hint=f"the whole output is in {log}",
+        )
+
+
+def _last_error(output: str) -> str | None:
+    errors = [line for line in output.splitlines() if "error:" in line.lower() or line.startswith("***")]
+    return errors[-1].strip() if errors else None
