@@ -1,0 +1,169 @@
+"""Source distributions of the binding: got by pip, checked by sha256, unpacked with care."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+
+from numamirror_build import proc
+from numamirror_build.errors import ContentMismatchError, SourceError
+from numamirror_build.progress import Progress
+from numamirror_build.store import Entry, Store, digest, file_sha256
+from numamirror_build.upstreams.pins import Binding, Pin
+
+MAX_BYTES = 4 << 30
+MAX_MEMBERS = 200_000
+"""What an archive may unpack to; known sdists stay below 300 MB and 10,000 members."""
+
+
+def fetch_sdist(store: Store, pin: Pin, *, progress: Progress) -> Path:
+    """The sdist of the pin's binding, from the cache when it is there and still intact.
+
+    pip gets it by package name, with the user's pip settings (index, mirrors, certificates).
+    pip knows the sha256 that the file must have and runs nothing of it before that is checked.
+
+    Raises:
+        SourceError: the pin has no binding, or pip could not get the file.
+        ContentMismatchError: the file that the index offers has another sha256.
+    """
+    binding = pin.binding
+    if binding is None:
+        raise SourceError(f"Pin {pin.name} of {pin.upstream} has no source distribution on the package index")
+
+    def maker(folder: Path) -> dict[str, str]:
+        progress.step(f"Getting {binding.sdist} from the package index")
+        _download(binding, folder, progress)
+        return asdict(binding)
+
+    def intact(entry: Entry) -> bool:
+        archive = entry.path / binding.sdist
+        return archive.is_file() and file_sha256(archive) == binding.sha256
+
+    return store.make("sdists", digest(asdict(binding))[:20], maker, intact=intact).path / binding.sdist
+
+
+def unpack_sdist(archive: Path, into: Path, *, only: str = "") -> Path:
+    """Unpack an sdist; nothing that it contains can end up or point outside of its own folder.
+
+    Args:
+        archive: a ``.tar.gz`` with everything below one top folder.
+        into: folder to unpack in, which must not hold that top folder already.
+        only: unpack only what lies below this path inside the top folder.
+
+    Returns:
+        The top folder.
+
+    Raises:
+        SourceError: the archive is damaged, or contains something that no sdist should.
+    """
+    try:
+        with tarfile.open(archive, "r|gz") as tar:
+            top = _unpack(tar, into, PurePosixPath(only))
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's trouble, not the archive's
+        raise SourceError("An sdist is damaged", where=str(archive), why=str(error)) from error
+    except _Hostile as error:
+        raise SourceError(
+            "An sdist contains what no sdist should", where=str(archive), why=str(error)
+        ) from error
+    if top is None:
+        raise SourceError(
+            "An sdist lacks what was looked for", where=str(archive), why=f"nothing lies below {only or 'it'}"
+        )
+    return into / top
+
+
+class _Hostile(Exception):
+    """Something in an archive that could do harm."""
+
+
+def _unpack(tar: tarfile.TarFile, into: Path, only: PurePosixPath) -> str | None:
+    top = None
+    links = []
+    for member in _members(tar):
+        path = PurePosixPath(member.name)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise _Hostile(f"{member.name!r} lies outside of its folder")
+        if top not in (None, path.parts[0]):
+            raise _Hostile(f"{member.name!r} does not lie below {top!r}")
+        inside = path.relative_to(path.parts[0])
+        if not inside.is_relative_to(only):
+            continue
+        top = path.parts[0]
+        target = into / path
+        _make_parents(target.parent, into)
+        if member.isdir():
+            target.mkdir(exist_ok=True)
+        elif member.isreg():
+            content = tar.extractfile(member)
+            assert content is not None
+            with target.open("xb") as stream:
+                shutil.copyfileobj(content, stream, 1 << 20)
+            target.chmod(0o755 if member.mode & 0o100 else 0o644)
+        elif member.issym():
+            target.symlink_to(member.linkname)
+            links.append(target)
+        else:
+            raise _Hostile(f"{member.name!r} is neither file, folder nor symbolic link")
+    for link in links:
+        if top is None or not link.resolve().is_relative_to((into / top).resolve()):
+            link.unlink()
+            raise _Hostile(f"the link {link.relative_to(into)} leads out of its folder")
+    return top
+
+
+def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    total = 0
+    for number, member in enumerate(tar, start=1):
+        total += member.size
+        if total > MAX_BYTES or number > MAX_MEMBERS:
+            raise _Hostile(f"more than {MAX_BYTES} bytes or {MAX_MEMBERS} members")
+        yield member
+
+
+def _make_parents(folder: Path, into: Path) -> None:
+    """Make a folder below ``into``; never through a link that was unpacked before."""
+    for parent in [*reversed(folder.relative_to(into).parents), folder.relative_to(into)]:
+        step = into / parent
+        if step.is_symlink():
+            raise _Hostile(f"the link {parent} is used as a folder")
+        step.mkdir(exist_ok=True)
+
+
+def _download(binding: Binding, folder: Path, progress: Progress) -> None:
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{binding.package}=={binding.version} --hash=sha256:{binding.sha256}\n")
+    # Without build isolation: pip asks the sdist for its metadata, and the backend that answers is one of our
+    # own dependencies; isolation would get it from the index once more.
+    # --no-binary names the one package: with :all: pip would build the build tools from source, too.
+    args = ["--no-deps", "--no-binary", binding.package, "--no-build-isolation", "--dest", str(folder)]
+    quiet = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+    command = [sys.executable, "-m", "pip", "download", *args, *quiet, "-r", str(requirements)]
+    log = folder / "pip.log"
+    done = proc.run(command, cwd=folder, log=log, on_line=lambda line: progress.update(line.strip()))
+    where = f"pip download {binding.package}=={binding.version} --no-binary {binding.package}; log: {log}"
+    if got := re.search(r"Expected sha256 (\w+)\s+Got\s+(\w+)", done.output):
+        raise _mismatch(binding, got.group(2), where)
+    archive = folder / binding.sdist
+    if done.returncode != 0 or not archive.is_file():
+        errors = [line for line in done.output.splitlines() if line.startswith("ERROR: ")]
+        why = [line for line in errors if line != "ERROR: Exception:"] or done.output.split("\n")[-2:]
+        raise SourceError(f"pip could not get {binding.sdist}", where=where, why="\n".join(why).strip())
+    if (sha256 := file_sha256(archive)) != binding.sha256:
+        raise _mismatch(binding, sha256, where)
+
+
+def _mismatch(binding: Binding, got: str, where: str) -> ContentMismatchError:
+    return ContentMismatchError(
+        f"{binding.sdist} is not the file that the pin names",
+        where=where,
+        why=f"sha256 expected {binding.sha256}\n       got      {got}",
+        hint="look at the package index or mirror that pip uses; --source git gets the commit without it",
+        details={"file": binding.sdist, "expected": binding.sha256, "got": got},
+    )
