@@ -103,14 +103,14 @@ def write_lock(plan: Plan, folder: Path | None = None) -> Path:
         the lock's file.
 
     Raises:
-        ContentMismatchError: the plan was not made for exactly the pin's content.
+        ContentMismatchError: the plan was not made for exactly the content of a listed pin.
     """
     if not _is_content_of_pin(plan):
         raise ContentMismatchError(
-            "Only a plan for exactly the pin's content can be locked",
+            "Only a plan for exactly the content of a listed pin can be locked",
             where=f"{plan.upstream} {plan.pin.name}",
-            why="the checkout's content is not verified, or not what the pin says",
-            hint="use --source sdist or --source git",
+            why=f"tree id expected {plan.pin.tree}\n        got      {plan.tree}",
+            hint=f"list the commit in patches/{plan.upstream}/pins.toml, and take --source auto",
         )
     path = (folder or _folder(plan)) / f"{plan.pin.name}.toml"
     scopes = tomllib.loads(path.read_text()).get("scope", {}) if path.exists() else {}
@@ -163,7 +163,7 @@ def _folder(plan: Plan) -> Path:
 
 
 def _is_content_of_pin(plan: Plan) -> bool:
-    return plan.tree is not None and plan.pin.tree in (None, plan.tree)
+    return plan.tree is not None and plan.tree == plan.pin.tree
 
 
 def _read_locks(folder: Path, scope: str) -> dict[str, tuple[str, LockPart]]:

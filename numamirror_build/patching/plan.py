@@ -21,7 +21,7 @@ from numamirror_build.errors import ConfigError, EditConflictError
 from numamirror_build.patching.lock import check_lock, compare_counts, hook_of
 from numamirror_build.patching.scope import OutOfScope, TreeFiles, scope_from_table, select_sources
 from numamirror_build.progress import Progress
-from numamirror_build.rewrite import AccessReport, Edit, Site
+from numamirror_build.rewrite import AccessReport, Edit, Site, find_accesses, load_exceptions
 from numamirror_build.store import Store, digest, file_sha256, write_json
 from numamirror_build.upstreams.checkout import Checkout
 from numamirror_build.upstreams.pins import Binding, Pin
@@ -150,7 +150,7 @@ def make_plan(
 
     def maker(folder: Path) -> Mapping[str, Any]:
         progress.step(f"Planning the change of {checkout.pin.upstream} {checkout.pin.name}")
-        plan = _plan(checkout, scope)
+        plan = plan_files(TreeFiles(checkout.path), checkout.pin, tree=checkout.tree, scope=scope)
         write_json(folder / _FILE, plan.to_json())
         return {"digest": plan.digest, "edits": len(plan.edits)}
 
@@ -159,6 +159,32 @@ def make_plan(
     if locked:
         check_lock(plan)
     return plan
+
+
+def plan_files(files: Mapping[str, bytes], pin: Pin, *, tree: str | None, scope: str) -> Plan:
+    """Make a plan for a tree's files, by path; no cache, and no comparison with a lock.
+
+    Raises:
+        NumaMirrorError: as :func:`make_plan`.
+    """
+    # Imported here: what comes from the cache needs neither.
+    from numamirror_build.patching.render import render_files
+    from numamirror_build.rewrite.hooks import load_hooks, plan_hooks
+
+    patches = data.patches(pin.upstream)
+    facts = _read_toml(patches / "upstream.toml")
+    exceptions = load_exceptions(_read_toml(patches / "exceptions.toml"))
+    sources = select_sources(files, scope_from_table(scope, facts.get("scope", {})))
+    rendered = render_files(data.templates(), facts)
+    return build_plan(
+        pin,
+        tree,
+        scope,
+        hook_edits=plan_hooks(files, load_hooks(patches / "hooks")),
+        accesses=find_accesses(sources.all, sources.targets, exceptions, jobs=len(os.sched_getaffinity(0))),
+        new_files=[NewFile(path, content) for path, content in rendered.items()],
+        out_of_scope=sources.out_of_scope,
+    )
 
 
 def build_plan(
@@ -237,29 +263,6 @@ def compare_plans(first: Plan, second: Plan) -> PlanDiff:
         compare_counts(first.counts(), second.counts()),
         tuple(sorted((before - after).elements())),
         tuple(sorted((after - before).elements())),
-    )
-
-
-def _plan(checkout: Checkout, scope: str) -> Plan:
-    """Here everything comes together that a cached plan does not need."""
-    from numamirror_build.patching.render import render_files
-    from numamirror_build.rewrite import find_accesses, load_exceptions
-    from numamirror_build.rewrite.hooks import load_hooks, plan_hooks
-
-    patches = data.patches(checkout.pin.upstream)
-    facts = _read_toml(patches / "upstream.toml")
-    files = TreeFiles(checkout.path)
-    sources = select_sources(files, scope_from_table(scope, facts.get("scope", {})))
-    exceptions = load_exceptions(_read_toml(patches / "exceptions.toml"))
-    rendered = render_files(data.templates(), facts)
-    return build_plan(
-        checkout.pin,
-        checkout.tree,
-        scope,
-        hook_edits=plan_hooks(files, load_hooks(patches / "hooks")),
-        accesses=find_accesses(sources.all, sources.targets, exceptions, jobs=len(os.sched_getaffinity(0))),
-        new_files=[NewFile(path, content) for path, content in rendered.items()],
-        out_of_scope=sources.out_of_scope,
     )
 
 

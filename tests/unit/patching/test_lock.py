@@ -94,7 +94,8 @@ def test_own_text_is_not_locked(tmp_path: Path) -> None:
 
 def test_unlocked_commit_is_compared_with_the_nearest_lock(tmp_path: Path) -> None:
     """A commit without a lock is no error: the lock with the fewest differences tells what is new."""
-    far = made_up.make(pin=made_up.other_pin("0.9", "e"), sites=(WRITE,), edits=(), hooks=())
+    old_pin = replace(made_up.other_pin("0.9", "e"), tree=made_up.PIN.tree)
+    far = made_up.make(pin=old_pin, sites=(WRITE,), edits=(), hooks=())
     write_lock(far, tmp_path)
     write_lock(made_up.make(), tmp_path)
     new = made_up.make(pin=made_up.other_pin("ffffffffffff", "f"), sites=(made_up.SITE, WRITE))
@@ -112,10 +113,15 @@ def test_unverified_content_is_not_held_against_the_lock(tmp_path: Path, tree: s
     assert report.differences == ("src/b.c (new): write 1 instead of 0",)
 
 
-def test_unverified_content_cannot_be_locked(tmp_path: Path) -> None:
-    """No lock is written from content that is not known to be the pin's."""
+@pytest.mark.parametrize(
+    "plan",
+    [made_up.make(tree=None), made_up.make(pin=made_up.other_pin("f" * 12, "f"))],
+    ids=["unverified", "unlisted"],
+)
+def test_only_a_pins_own_content_can_be_locked(tmp_path: Path, plan: Plan) -> None:
+    """No lock is written from content that is not known to be that of a listed pin."""
     with pytest.raises(ContentMismatchError):
-        write_lock(made_up.make(tree=None), tmp_path)
+        write_lock(plan, tmp_path)
     assert not list(tmp_path.iterdir())
 
 

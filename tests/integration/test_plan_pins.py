@@ -1,0 +1,146 @@
+"""Plans of the real upstream, at every listed pin."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from numamirror_build.errors import AccessError, AnchorError, EditConflictError, NumaMirrorError
+from numamirror_build.patching.apply import PatchedTree, apply_plan, patch_files, unpatch_files
+from numamirror_build.patching.export import export_series
+from numamirror_build.patching.lock import check_lock
+from numamirror_build.patching.plan import Plan, make_plan, plan_files
+from numamirror_build.patching.scope import TreeFiles
+from numamirror_build.progress import Quiet
+from numamirror_build.rewrite import find_accesses
+from numamirror_build.store import Store
+from numamirror_build.upstreams.checkout import Checkout, make_checkout
+from numamirror_build.upstreams.git import run_git
+from numamirror_build.upstreams.pins import Pin, find_pin, load_pins
+
+pytestmark = pytest.mark.sources
+
+UPSTREAM = "llama.cpp"
+SCOPES = ("cpu", "all")
+EVERY_PIN = pytest.mark.parametrize("pin", load_pins(UPSTREAM), ids=lambda pin: pin.name)
+EVERY_SCOPE = pytest.mark.parametrize("scope", SCOPES)
+
+
+class Planned:
+    """Checkouts and plans, each made once for all tests of this file."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.plan = cache(self._plan)
+        self.checkout = cache(self._checkout)
+
+    def _checkout(self, pin: Pin) -> Checkout:
+        return make_checkout(self.store, pin, progress=Quiet())
+
+    def _plan(self, pin: Pin, scope: str) -> Plan:
+        return make_plan(self.store, self.checkout(pin), scope=scope, progress=Quiet())
+
+    def files(self, pin: Pin) -> TreeFiles:
+        """Upstream's files."""
+        return TreeFiles(self.checkout(pin).path)
+
+    def tree(self, pin: Pin, scope: str) -> PatchedTree:
+        """The patched tree."""
+        return apply_plan(self.store, self.checkout(pin), self.plan(pin, scope), progress=Quiet())
+
+
+@pytest.fixture(scope="module")
+def planned(store: Store) -> Planned:
+    """All pins' checkouts and plans."""
+    return Planned(store)
+
+
+@EVERY_PIN
+@EVERY_SCOPE
+def test_plan_is_what_its_lock_says(planned: Planned, pin: Pin, scope: str) -> None:
+    """The plan has exactly the sites, edits and anchors that its lock file says."""
+    report = check_lock(planned.plan(pin, scope))
+    assert (report.lock, report.locked, report.differences) == (pin.name, True, ())
+
+
+@EVERY_PIN
+def test_planning_again_gives_the_same_bytes(planned: Planned, pin: Pin, tmp_path: Path) -> None:
+    """Two plans of one tree, made apart from each other, are the same file byte for byte."""
+    texts = []
+    for name in ("one", "two"):
+        make_plan(Store(tmp_path / name), planned.checkout(pin), progress=Quiet())
+        (path,) = (tmp_path / name).glob("plans/*/plan.json")
+        texts.append(path.read_bytes())
+    assert texts[0] == texts[1]
+
+
+@EVERY_PIN
+@EVERY_SCOPE
+def test_nothing_is_left_to_rewrite(planned: Planned, pin: Pin, scope: str) -> None:
+    """The engine finds no access to edit in the tree that it rewrote."""
+    plan = planned.plan(pin, scope)
+    targets = sorted({site.path for site in plan.sites})
+    sources = {path: content for path, content in TreeFiles(planned.tree(pin, scope).path).items()}
+    assert len(targets) > 10
+    assert find_accesses(sources, targets).edits == ()
+
+
+@EVERY_PIN
+@EVERY_SCOPE
+def test_taking_the_plan_back_gives_pristine(planned: Planned, pin: Pin, scope: str) -> None:
+    """Without the plan, the patched tree has upstream's files and bytes, no more and no less."""
+    pristine = dict(planned.files(pin))
+    patched: dict[str, bytes | None] = dict(TreeFiles(planned.tree(pin, scope).path))
+    assert patched != pristine
+    restored = {
+        **patched,
+        **unpatch_files(TreeFiles(planned.tree(pin, scope).path), planned.plan(pin, scope)),
+    }
+    assert {path: content for path, content in restored.items() if content is not None} == pristine
+
+
+@EVERY_PIN
+def test_series_applies_with_git_am(planned: Planned, pin: Pin, tmp_path: Path) -> None:
+    """On a fresh checkout of the commit, `git am` of the exported series gives the patched tree's files."""
+    checkout, plan = planned.checkout(pin), planned.plan(pin, "cpu")
+    patches = export_series(planned.store, checkout, plan, tmp_path / "series")
+    clone = tmp_path / "clone"
+    run_git("init", "--quiet", clone)
+    run_git("fetch", "--quiet", "--depth=1", checkout.repository.folder.as_uri(), "HEAD", cwd=clone)
+    run_git("checkout", "--quiet", "FETCH_HEAD", cwd=clone)
+    committer = {"GIT_COMMITTER_NAME": "Somebody", "GIT_COMMITTER_EMAIL": "some@body"}
+    run_git("am", "--quiet", *patches, cwd=clone, env=committer)
+    changed = run_git("diff", "--name-only", "FETCH_HEAD", "HEAD", cwd=clone).decode().split()
+    expected = patch_files(planned.files(pin), plan)
+    assert {path: (clone / path).read_bytes() for path in changed} == expected
+    assert (
+        run_git("log", "--format=%s", "FETCH_HEAD..HEAD", cwd=clone).decode().count("\n") == len(patches) == 3
+    )
+
+
+MAPPINGS = "ggml/src/ggml-backend.cpp"
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "kind"),
+    [
+        ("common/arg.cpp", b'(value == "numactl")', b'(value == "numactrl")', AnchorError),
+        ("common/arg.cpp", b'"- numactl: use the CPU map', b'"- numactl: no CPU map', AnchorError),
+        ("ggml/src/ggml-cpu/ops.cpp", b"ggml_tensor * dst", b"ggml_tensr * dst", AccessError),
+    ],
+    ids=["anchor-1", "anchor-2", "unknown-type"],
+)
+def test_changed_upstream_is_an_error(
+    planned: Planned, path: str, old: bytes, new: bytes, kind: type[NumaMirrorError]
+) -> None:
+    """Upstream without an anchor, or with an access of unknown type, is an error that names the file."""
+    pin = find_pin(UPSTREAM, None)
+    files = planned.files(pin)
+    assert old in files[path]
+    changed = ChainMap({path: files[path].replace(old, new)}, files)  # type: ignore[arg-type]
+    with pytest.raises(kind) as caught:
+        plan_files(changed, pin, tree=None, scope="cpu")
+    assert path in str(caught.value)
