@@ -105,7 +105,7 @@ def _format(tree: Path, plan: Plan, out: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         repository = Repository.create(Path(folder) / "series.git")
         before: dict[str, bytes] = {}
-        stream = []
+        stream: list[bytes] = []
         for step in [base, *steps]:
             changed = {path: content for path, content in step.files.items() if before.get(path) != content}
             if changed or step is base:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from numamirror_build.errors import AccessError, AnchorError, EditConflictError, NumaMirrorError
+from numamirror_build.errors import AccessError, AnchorError, NumaMirrorError
 from numamirror_build.patching.apply import PatchedTree, apply_plan, patch_files, unpatch_files
 from numamirror_build.patching.export import export_series
 from numamirror_build.patching.lock import check_lock
@@ -83,9 +83,9 @@ def test_nothing_is_left_to_rewrite(planned: Planned, pin: Pin, scope: str) -> N
     """The engine finds no access to edit in the tree that it rewrote."""
     plan = planned.plan(pin, scope)
     targets = sorted({site.path for site in plan.sites})
-    sources = {path: content for path, content in TreeFiles(planned.tree(pin, scope).path).items()}
+    sources = dict(TreeFiles(planned.tree(pin, scope).path))
     assert len(targets) > 10
-    assert find_accesses(sources, targets).edits == ()
+    assert find_accesses(sources, targets).sites == ()
 
 
 @EVERY_PIN
@@ -119,9 +119,6 @@ def test_series_applies_with_git_am(planned: Planned, pin: Pin, tmp_path: Path) 
     assert (
         run_git("log", "--format=%s", "FETCH_HEAD..HEAD", cwd=clone).decode().count("\n") == len(patches) == 3
     )
-
-
-MAPPINGS = "ggml/src/ggml-backend.cpp"
 
 
 @pytest.mark.parametrize(

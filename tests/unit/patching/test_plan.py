@@ -6,7 +6,7 @@ import pytest
 
 from numamirror_build.errors import EditConflictError
 from numamirror_build.patching.plan import NewFile, compare_plans, plan_from_json
-from numamirror_build.rewrite import Edit
+from numamirror_build.rewrite import Edit, Site
 from tests.unit.patching import made_up
 
 
@@ -80,7 +80,7 @@ def test_counts_and_summary() -> None:
 def test_compare() -> None:
     """The difference of two plans tells which edits and how many sites only one of them has."""
     write = made_up.edit("src/b.c", "void", "auto", "write")
-    site = made_up.Site("src/b.c", 2, 1, "write", "arrow", in_macro=False)
+    site = Site("src/b.c", 2, 1, "write", "arrow", in_macro=False)
     first = made_up.make()
     second = made_up.make(sites=(site,), edits=(made_up.INCLUDE, write))
     difference = compare_plans(first, second)
