@@ -173,7 +173,8 @@ def plan_files(files: Mapping[str, bytes], pin: Pin, *, tree: str | None, scope:
 
     patches = data.patches(pin.upstream)
     facts = _read_toml(patches / "upstream.toml")
-    exceptions = load_exceptions(_read_toml(patches / "exceptions.toml"))
+    doubtful = patches / "exceptions.toml"
+    exceptions = load_exceptions(_read_toml(doubtful) if doubtful.exists() else {})
     sources = select_sources(files, scope_from_table(scope, facts.get("scope", {})))
     rendered = render_files(data.templates(), facts)
     return build_plan(

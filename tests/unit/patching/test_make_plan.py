@@ -35,7 +35,6 @@ function = "compute"
 place = "start"
 text = "    begin();\\n"
 """,
-    "exceptions.toml": "",
 }
 FILES = {
     "ggml/include/ggml.h": b"#pragma once\nstruct ggml_tensor {\n    int type;\n    void * data;\n};\n",
