@@ -22,6 +22,7 @@ from numamirror_build.upstreams.checkout import Checkout
 from numamirror_build.upstreams.git import Repository
 
 _AUTHOR = "numamirror-build <numamirror-build@localhost>"
+_FROM = f"\nFrom: {_AUTHOR}\n"
 _FORMAT = (
     "--full-index",
     "--no-renames",
@@ -51,7 +52,7 @@ def export_series(store: Store, checkout: Checkout, plan: Plan, out: Path) -> li
         store: the cache.
         checkout: what the plan was made for.
         plan: the plan.
-        out: folder for the patches; files there of the same names are replaced.
+        out: folder for the patches; those of an earlier export are removed, so that ``*.patch`` is the series.
 
     Returns:
         the patches, in order.
@@ -67,11 +68,14 @@ def export_series(store: Store, checkout: Checkout, plan: Plan, out: Path) -> li
 
     key = digest([checkout.key, plan.digest, plan.pin.commit, plan.pin.date, file_sha256(Path(__file__))])
     entry = store.make("exports", key[:20], maker)
-    patches = []
-    for patch in sorted(entry.path.glob("*.patch")):
+    made = sorted(entry.path.glob("*.patch"))
+    for patch in made:
         write_atomic(out / patch.name, patch.read_bytes())
-        patches.append(out / patch.name)
-    return patches
+    series = [out / patch.name for patch in made]
+    for old in set(out.glob("0*.patch")) - set(series):
+        if _FROM.encode() in old.read_bytes():
+            old.unlink()
+    return series
 
 
 def _steps(files: Mapping[str, bytes], plan: Plan) -> Iterator[_Step]:

@@ -91,3 +91,12 @@ def test_patches_say_what_they_are_for(tmp_path: Path, checkout: Checkout) -> No
         assert "From: numamirror-build <numamirror-build@localhost>" in text
         assert "Date: Fri, 2 Jan 2026 03:04:05 +0000" in text
         assert f"for tiny {made_up.PIN.commit}\n(plan {made_up.make().digest[:12]}, scope cpu)." in text
+
+
+def test_an_earlier_series_is_replaced(tmp_path: Path, checkout: Checkout) -> None:
+    """Patches of ours from an earlier export are gone, so that `*.patch` is the series; others' stay."""
+    (first, *_) = export(tmp_path, checkout, "out")
+    first.rename(tmp_path / "out/0009-old.patch")
+    (tmp_path / "out/0001-theirs.patch").write_text("From: somebody\n")
+    series = export(tmp_path, checkout, "out")
+    assert sorted((tmp_path / "out").iterdir()) == sorted([*series, tmp_path / "out/0001-theirs.patch"])
