@@ -52,7 +52,7 @@ def export_series(store: Store, checkout: Checkout, plan: Plan, out: Path) -> li
         store: the cache.
         checkout: what the plan was made for.
         plan: the plan.
-        out: folder for the patches; those of an earlier export are removed, so that ``*.patch`` is the series.
+        out: folder for the patches; those of an earlier export are removed: ``*.patch`` is the series.
 
     Returns:
         the patches, in order.
