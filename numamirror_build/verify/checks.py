@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from numamirror_build.verify.callgrind import LIMIT, Instructions
 from numamirror_build.verify.document import Check
 from numamirror_build.verify.layout import Structures, layout_differences
 from numamirror_build.verify.matrix import Case, Variant
@@ -221,6 +222,14 @@ def wheel_text(model: Model, plain: Run, mirrored: Run) -> Check:
         problems.append(f"{texts[1]!r} instead of {texts[0]!r}")
     title = f"{model.name}: Llama(numa=GGML_NUMA_STRATEGY_MIRROR) generates the same text"
     return _check(f"wheel/text/{model.name}", title, problems, {"text": texts[1]})
+
+
+def cost(counted: Instructions) -> Check:
+    """The mirror costs next to nothing when nobody asks for it."""
+    over = counted.excess > LIMIT
+    problems = [f"{counted.excess:+.2%} instructions, the limit is {LIMIT:+.2%}"] if over else []
+    title = f"{counted.excess:+.2%} instructions per token, one thread, no mirror asked"
+    return _check("cost/instructions", title, problems, counted.as_json())
 
 
 def _values(run: Run) -> int:

@@ -51,6 +51,10 @@ FAMILIES = {
         "No silent failure",
         "A mirror that cannot be had ends in an error when the model is loaded.",
     ),
+    "cost": (
+        "No cost when off",
+        "Instructions, counted by valgrind, of builds without the newest instructions.",
+    ),
     "wheel": ("The wheel", "Installed in a clean environment, with its own libraries."),
 }
 

@@ -5,8 +5,8 @@
 It needs nothing but numpy and the binding ``llama_cpp``; LLAMA_CPP_LIB_PATH says which library it loads.
 The request's ``mode`` says what to do: ``logits`` evaluates cases through the low-level interface, ``text``
 generates through the class ``Llama``, ``layout`` lists the structures as the binding declares them.
-Facts go to ``facts.json`` in the request's folder. Logits are compared with those in its ``reference`` folder,
-or, when there is none, written to one ``.npy`` file per case.
+Facts go to ``facts.json`` in the request's folder. Logits are compared with those in its ``reference``
+folder, or, when there is none, written to one ``.npy`` file per case.
 """
 
 from __future__ import annotations

