@@ -57,7 +57,7 @@ class Option:
         metavar: what stands for the value in help texts.
         choices: the values allowed; empty for any.
         words: the values of a place that are no paths.
-        default_text: how the reference writes the default.
+        default_text: the default as help texts write it; empty for the value itself.
     """
 
     kind: str
@@ -181,8 +181,14 @@ class Settings:
         }
 
 
+def _described(item: dataclasses.Field[Any]) -> Option:
+    option: Option = item.metadata["option"]
+    plain = "none" if item.default in (None, ()) else str(item.default).lower()
+    return dataclasses.replace(option, default_text=option.default_text or plain)
+
+
 OPTIONS: dict[str, Option] = {
-    item.name: item.metadata["option"] for item in dataclasses.fields(Settings) if "option" in item.metadata
+    item.name: _described(item) for item in dataclasses.fields(Settings) if "option" in item.metadata
 }
 
 

@@ -72,7 +72,7 @@ def checkout(pipeline: Pipeline) -> Answer:
     )
     return Answer(
         {**_pin(pipeline), "checkout": _checkout(pipeline)},
-        f"{made.path}\n{made.pin.upstream} {made.pin.commit} from {made.source}; content {checked}",
+        f"{made.path}\n{made.pin.upstream} {made.pin.commit} from {made.source}; {checked}",
     )
 
 
