@@ -7,7 +7,7 @@ Nothing here knows a terminal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -177,8 +177,26 @@ class Pipeline:
         return make_wheel(self.store, self.patched_tree, self.build_options, progress=self.progress)
 
     @cached_property
+    def portable_builds(self) -> tuple[Build, Build]:
+        """Libraries of the pristine and the patched tree that valgrind can run."""
+        from numamirror_build.building.build import make_build
+        from numamirror_build.verify.callgrind import PORTABLE
+
+        arguments = (*self.request.cmake_args, *PORTABLE)
+        options = replace(self.build_options, cmake_args=arguments, programs=())
+        pristine, patched = (
+            make_build(self.store, tree, options, progress=self.progress)
+            for tree in (self.pristine_tree, self.patched_tree)
+        )
+        return pristine, patched
+
+    @cached_property
     def verification(self) -> Verification:
         """The checks that the answers are unchanged and the replicas used."""
+        return self.verify()
+
+    def verify(self, *, instructions: bool = False) -> Verification:
+        """Verify; with ``instructions``, count those per token as well."""
         from numamirror_build.verify.verification import verify
 
         return verify(
@@ -187,7 +205,7 @@ class Pipeline:
             patched=self.patched_build,
             wheel=self.wheel,
             model=self.request.model,
-            jobs=self.request.jobs,
+            portable=self.portable_builds if instructions else None,
             progress=self.progress,
         )
 

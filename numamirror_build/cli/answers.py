@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numamirror_build.delivery import Product
     from numamirror_build.pipeline import Pipeline
     from numamirror_build.upstreams.pins import Pin
+    from numamirror_build.verify.document import Verification
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Answer:
 
 def job(pipeline: Pipeline, products: Sequence[Product]) -> Answer:
     """The table of what was made."""
-    verification = pipeline.verification
+    made = pipeline.verification
     rows = [
         [str(product.path), _size(product.size), product.sha256, _time(product.seconds, product.fresh)]
         for product in products
@@ -36,13 +37,13 @@ def job(pipeline: Pipeline, products: Sequence[Product]) -> Answer:
         **_pin(pipeline),
         "checkout": _checkout(pipeline),
         "plan": _plan(pipeline),
-        "verification": _verification(pipeline),
+        "verification": _verification(made),
         "products": [product.as_json() for product in products],
     }
     text = [
         *table(["path", "size", "sha256", "time"], rows, right=(1, 3)),
         "",
-        _checks(verification.counts()),
+        _checks(made.counts()),
     ]
     return Answer(document, "\n".join(text))
 
@@ -134,12 +135,11 @@ def audit(pipeline: Pipeline) -> Answer:
     return Answer({**_pin(pipeline), "audit": made.as_json()}, made.summary())
 
 
-def verification(pipeline: Pipeline, *, instructions: bool) -> Answer:
+def verification(pipeline: Pipeline, made: Verification) -> Answer:
     """The checks and where the report is."""
-    made = pipeline.verification
     rows = [[check.status, check.id, check.reason or ""] for check in made.checks]
     lines = [*table(["", "check", "reason"], rows), "", _checks(made.counts()), str(made.page)]
-    document = {"verification": {**_verification(pipeline), "checks": [one.as_json() for one in made.checks]}}
+    document = {"verification": {**_verification(made), "checks": [one.as_json() for one in made.checks]}}
     return Answer({**_pin(pipeline), **document}, "\n".join(lines))
 
 
@@ -209,8 +209,7 @@ def _build(made: Build) -> dict[str, Any]:
     }
 
 
-def _verification(pipeline: Pipeline) -> dict[str, Any]:
-    made = pipeline.verification
+def _verification(made: Verification) -> dict[str, Any]:
     return {
         "passed": made.passed,
         "counts": made.counts(),

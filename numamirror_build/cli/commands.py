@@ -131,7 +131,7 @@ def wheel(pipeline: Pipeline, settings: Settings) -> Answer:
 @answering(*BUILD, "model")
 def verify(pipeline: Pipeline, settings: Settings, instructions: bool) -> Answer:
     """Check that the answers are unchanged and the replicas used."""
-    return answers.verification(pipeline, instructions=instructions)
+    return answers.verification(pipeline, pipeline.verify(instructions=instructions))
 
 
 @cli.command()

@@ -47,6 +47,10 @@ class Recorder:
 
     default_pin = "default"
 
+    def verify(self, instructions: bool) -> None:
+        """Note that a verification would be made."""
+        self.calls.append(("verify", instructions))
+
     def export(self, out: Path) -> None:
         """Note that a series would be written."""
         self.calls.append(("export", out))
@@ -103,8 +107,12 @@ def request(**changes: Any) -> Request:
         ("build", DEFAULTS, [("build", False)]),
         ("build --pristine --jobs 3", request(jobs=3), [("build", True)]),
         ("wheel --cmake-arg -DA=1", request(cmake_args=("-DA=1",)), [("wheel",)]),
-        ("verify", DEFAULTS, [("verification", False)]),
-        ("verify --instructions --model smollm2", request(model="smollm2"), [("verification", True)]),
+        ("verify", DEFAULTS, [("verify", False), ("verification",)]),
+        (
+            "verify --instructions --model smollm2",
+            request(model="smollm2"),
+            [("verify", True), ("verification",)],
+        ),
         ("export --out series", DEFAULTS, [("export", "@series"), ("series",)]),
         ("--pin 0.3.9 plan", request(pin="0.3.9"), [("plan",)]),
         ("--pin 0.3.9 plan --pin 0.3.20", request(pin="0.3.20"), [("plan",)]),
