@@ -1,7 +1,8 @@
 """Checkouts: upstream's files at a pin, proven by git's object ids, in a folder that nobody edits afterwards.
 
 A checkout is a folder of the cache with two parts:
-``tree`` holds the files and nothing else, ``git`` is the repository they were checked out from.
+``tree`` holds the files and nothing else, ``git`` is the repository they were checked out from;
+its HEAD is the pin's commit, or a commit made here of the same tree if the source was a plain folder.
 A verified checkout is named after its commit, whichever source it came from, because the content is the same.
 A plain folder whose ids are not known is named after the tree id of its content.
 """
@@ -55,14 +56,6 @@ class Checkout:
     key: str
     seconds: float
     fresh: bool
-
-    @property
-    def repository(self) -> Repository:
-        """The repository that holds the files, with them as its work tree.
-
-        HEAD is the pin's commit; or a commit made here of the same tree, if the source was a plain folder.
-        """
-        return Repository(self.path.with_name("git"), self.path)
 
 
 Fill = Callable[[Repository], str]
@@ -159,7 +152,7 @@ def _make(
     store: Store, pin: Pin, key: str, maker: Callable[[Path], Mapping[str, Any]], progress: Progress
 ) -> Checkout:
     def intact(entry: Entry) -> bool:
-        changed = _changes(Repository(entry.path / "git", entry.path / "tree"))
+        changed = _changes(_repository(entry.path))
         if changed:
             progress.step(f"The checkout in the cache was changed ({changed}): making it again")
         return not changed
@@ -179,6 +172,10 @@ def _checkout(pin: Pin, key: str, entry: Entry) -> Checkout:
         seconds=entry.seconds,
         fresh=entry.fresh,
     )
+
+
+def _repository(folder: Path) -> Repository:
+    return Repository(folder / "git", folder / "tree")
 
 
 def _commit_key(pin: Pin) -> str:
@@ -255,7 +252,7 @@ def _from_clone(store: Store, pin: Pin, path: Path, progress: Progress) -> Check
 def _from_folder(store: Store, pin: Pin, path: Path, progress: Progress) -> Checkout:
     progress.step(f"Comparing {path} with {pin.upstream} {pin.name}")
     known = store.finished("checkouts", _commit_key(pin))
-    if known and not _changes(repository := Repository(known.path / "git", known.path / "tree")):
+    if known and not _changes(repository := _repository(known.path)):
         if different := plain.differences(path, _listing(repository)):
             raise _folder_mismatch(pin, path, different)
         return _checkout(pin, _commit_key(pin), known)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import shutil
 import sys
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
@@ -64,11 +66,9 @@ def unpack_sdist(archive: Path, into: Path, *, only: str = "") -> Path:
     try:
         with tarfile.open(archive, "r|gz") as tar:
             top = _unpack(tar, into, PurePosixPath(only))
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's trouble, not the archive's
+    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as error:
         raise SourceError("An sdist is damaged", where=str(archive), why=str(error)) from error
-    except _Hostile as error:
+    except (_Hostile, FileExistsError) as error:
         raise SourceError(
             "An sdist contains what no sdist should", where=str(archive), why=str(error)
         ) from error
