@@ -35,6 +35,8 @@ def layout(name: str, title: str, binding: Structures, compiled: Structures) -> 
     """The binding declares the structures that are relied on as the compiler lays them out."""
     missing = [structure for structure in RELIED_ON if structure not in compiled and structure in binding]
     problems = [f"the headers have no {structure}" for structure in missing]
+    if not binding:
+        problems.append("the binding declares no structures")
     relied_on = {key: binding[key] for key in RELIED_ON if key in binding}
     problems += layout_differences(relied_on, compiled)
     others = {key: value for key, value in binding.items() if key not in RELIED_ON}
@@ -139,8 +141,11 @@ def engaged(name: str, title: str, run: Run, replicas: int, contents: Contents, 
         short = [node.get("id") for node in status.get("nodes", []) if node.get("bytes", 0) < replicated]
         if short or len(status.get("nodes", [])) != replicas:
             problems.append(f"nodes {short or status.get('nodes')} do not hold all {replicated} bytes")
-        if not (status.get("graphs") or {}).get("mirrored"):
+        graphs = status.get("graphs") or {}
+        if not graphs.get("mirrored"):
             problems.append("no graph was computed with replicas")
+        if graphs.get("home"):
+            problems.append(f"{graphs['home']} graphs were computed on the home replica alone")
     facts = {
         "replicas": status.get("replicas"),
         "eligible_bytes": eligible,

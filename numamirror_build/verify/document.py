@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -41,6 +41,12 @@ class Check:
         }
 
 
+def passed(checks: Sequence[Check]) -> bool:
+    """Whether no check failed, and at least one passed."""
+    statuses = {check.status for check in checks}
+    return "fail" not in statuses and "pass" in statuses
+
+
 @dataclass(frozen=True)
 class Verification:
     """What was checked on a patched build and its wheel.
@@ -71,7 +77,7 @@ class Verification:
     @property
     def passed(self) -> bool:
         """Whether no check failed, and at least one passed."""
-        return not self.failed and any(check.status == "pass" for check in self.checks)
+        return passed(self.checks)
 
     def counts(self) -> dict[str, int]:
         """How many checks have each status."""

@@ -13,7 +13,7 @@ import jinja2
 
 from numamirror_build import data
 from numamirror_build.store import Entry, write_atomic, write_json
-from numamirror_build.verify.document import SCHEMA, Check, Verification
+from numamirror_build.verify.document import SCHEMA, Check, Verification, passed
 
 REPORT = "verification.json"
 PAGE = "verification.html"
@@ -64,7 +64,7 @@ def save(folder: Path, checks: Sequence[Check], subject: Mapping[str, Any]) -> N
     document = {
         "schema": SCHEMA,
         "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "passed": not any(check.status == "fail" for check in checks),
+        "passed": passed(checks),
         "subject": dict(subject),
         "checks": [check.as_json() for check in checks],
     }

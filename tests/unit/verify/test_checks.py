@@ -1,0 +1,226 @@
+"""What is concluded from runs: each check passes for good reasons only."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numamirror_build.verify import checks, matrix
+from numamirror_build.verify.callgrind import Instructions
+from numamirror_build.verify.document import Check
+from numamirror_build.verify.matrix import Case
+from numamirror_build.verify.runs import Run
+from tests.unit.verify.made_up import CONTENTS, MODEL, died, done, logits_run, refused, status_record
+
+CASES = (Case(1, 1, 1), Case(33, 32, 2), Case(200, 512, 3))
+MIRROR = matrix.pretend(2)
+
+
+def answers(run: Run, reference: Run | None = None) -> Check:
+    """Same answers, for the made-up model."""
+    return checks.same_answers(MODEL, MIRROR, run, reference or logits_run(CASES), CASES)
+
+
+def test_same_answers() -> None:
+    """Equal digests of all cases pass, and the figures say how much was compared."""
+    check = answers(logits_run(CASES))
+    assert (check.status, check.id) == ("pass", "same-answers/tiny/mirror-2")
+    assert check.facts["values"] == 3 * 2 * 3
+
+
+def test_one_case_differs() -> None:
+    """One other bit in one case fails, with where and how much."""
+    run = logits_run(CASES)
+    run.facts["cases"][CASES[1].id].update(sha256="bb", difference={"first": [3, 7], "greatest": 0.5})
+    check = answers(run)
+    assert check.status == "fail"
+    assert check.facts["different"] == [CASES[1].id]
+    assert check.facts["first"] == {"case": CASES[1].id, "first": [3, 7], "greatest": 0.5}
+
+
+def test_nothing_to_compare() -> None:
+    """A dead process, a missing case, and logits that are not numbers are failures, not equalities."""
+    assert "signal 11" in str(answers(died()).reason)
+    assert "pristine" in str(answers(logits_run(CASES), died()).reason)
+    assert "not evaluated" in str(answers(logits_run(CASES[:2])).reason)
+    broken = logits_run(CASES)
+    broken.facts["cases"][CASES[0].id].update(finite=False, spread=None)
+    assert "not finite" in str(answers(broken, broken).reason)
+    constant = logits_run(CASES)
+    constant.facts["cases"][CASES[0].id].update(spread=0.0)
+    assert "all the same" in str(answers(constant, constant).reason)
+
+
+def damaged(run: Run) -> Check:
+    """The mutation check, for the made-up model."""
+    return checks.damaged(MODEL, matrix.DAMAGED, run, logits_run(CASES), CASES)
+
+
+def test_an_empty_replica_must_show() -> None:
+    """Every case in which each team has a thread must differ; one thread reads the home replica only."""
+    run = logits_run(CASES, sha="bb")
+    run.facts["cases"][CASES[0].id]["sha256"] = "aa"
+    assert damaged(run).status == "pass"
+    run.facts["cases"][CASES[1].id]["sha256"] = "aa"
+    assert damaged(run).status == "fail"
+    assert damaged(run).facts["unchanged"] == [CASES[1].id]
+    assert damaged(died()).status == "fail"
+
+
+def engaged(status: dict[str, Any] | None) -> Check:
+    """The engagement check with two pretend nodes, for the made-up model."""
+    return checks.engaged("tiny/mirror-2", "title", done(status=status), 2, CONTENTS, pretend=True)
+
+
+def test_engaged() -> None:
+    """A record with all bytes in both replicas passes."""
+    assert engaged(status_record(2)).status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"active": False, "error": {"code": "reserve"}}, "not active"),
+        ({"replicas": 3}, "3 replicas instead of 2"),
+        ({"pretend": False}, "real instead of pretended"),
+        ({"nodes": [{"id": 0, "bytes": 4096}]}, "do not hold all"),
+        ({"nodes": [{"id": 0, "bytes": 4096}, {"id": 1, "bytes": 999}]}, r"nodes \[1\]"),
+        ({"graphs": {"mirrored": 0, "home": 3}}, "no graph was computed"),
+        ({"graphs": {"mirrored": 3, "home": 1}}, "1 graph"),
+        (
+            {
+                "tensors": {
+                    "eligible_bytes": 1000,
+                    "replicated_bytes": 990,
+                    "not_replicated": [{"name": "blk.0.attn_q.weight"}],
+                }
+            },
+            r"990 of 1000 .*attn_q",
+        ),
+        ({"tensors": {"eligible_bytes": 900, "replicated_bytes": 900}}, "only 900 of the file's 1000"),
+        ({"tensors": {"eligible_bytes": 0, "replicated_bytes": 0}}, "0 of 0"),
+    ],
+)
+def test_not_engaged(changes: dict[str, Any], reason: str) -> None:
+    """Whatever falls short in the record fails, and is named."""
+    check = engaged(status_record(2, **changes))
+    assert check.status == "fail"
+    assert re.search(reason, str(check.reason))
+
+
+def test_no_record_is_no_engagement() -> None:
+    """A library without a status record is not believed."""
+    assert engaged(None).status == "fail"
+
+
+def test_idle() -> None:
+    """Off means inactive and without an error."""
+    assert checks.idle(done(status=status_record(0, active=False))).status == "pass"
+    assert checks.idle(done(status=status_record(2))).status == "fail"
+    failed = status_record(0, active=False, error={"code": "one-node"})
+    assert checks.idle(done(status=failed)).status == "fail"
+
+
+LOADED = {"libllama.so.0": "/b/bin/libllama.so.0", "libggml-base.so": "/b/bin/libggml-base.so"}
+
+
+def test_libraries() -> None:
+    """All libraries come from the build's folder, with or without the mirror as the build says."""
+    folder = Path("/b/bin")
+    run = done(libraries=LOADED, status=None)
+    assert checks.libraries("pristine", "", run, folder, mirror=False).status == "pass"
+    assert checks.libraries("patched", "", run, folder, mirror=True).status == "fail"
+    mirrored = done(libraries=LOADED, status=status_record(2))
+    assert checks.libraries("patched", "", mirrored, folder, mirror=True).status == "pass"
+    assert checks.libraries("pristine", "", mirrored, folder, mirror=False).status == "fail"
+
+
+def test_libraries_from_elsewhere() -> None:
+    """A library of another folder, or none at all, fails."""
+    stray = done(libraries={**LOADED, "libggml-cpu.so": "/usr/lib/libggml-cpu.so"})
+    check = checks.libraries("pristine", "", stray, Path("/b/bin"), mirror=False)
+    assert "/usr/lib/libggml-cpu.so" in str(check.reason)
+    nothing = checks.libraries("pristine", "", done(libraries={}), Path("/b/bin"), mirror=False)
+    assert "no libllama.so was loaded" in str(nothing.reason)
+
+
+@pytest.mark.parametrize("buffer", ["CPU_REPACK", "CPU_AARCH64", "AMX"])
+def test_repacked(buffer: str) -> None:
+    """The loader's own words count, in old and new versions."""
+    log = f"load_tensors: {buffer:>12} model buffer size =     1.73 MiB\n"
+    check = checks.repacked(MODEL, done(log=log, system="REPACK = 1"))
+    assert (check.status, check.facts["buffers_mib"]) == ("pass", {buffer: 1.73})
+
+
+def test_not_repacked() -> None:
+    """No repacked buffer fails where the library can repack, and is skipped where it cannot."""
+    log = "load_tensors:   CPU_Mapped model buffer size =     1.73 MiB\n"
+    assert checks.repacked(MODEL, done(log=log, system="REPACK = 1")).status == "fail"
+    assert checks.repacked(MODEL, done(log=log, system="SSE3 = 1")).status == "skip"
+
+
+def test_refused() -> None:
+    """A refusal has the right code in the record and a line on stderr."""
+    variant = matrix.one_node(1)
+    record = {"active": False, "error": {"code": "one-node", "message": "numa mirror: only one"}}
+    good = {"status": record, "log": "x\nnuma mirror: there is only one NUMA node\n"}
+    assert checks.refused(variant, refused(good)).status == "pass"
+    assert checks.refused(variant, refused({**good, "log": "x"})).status == "fail"
+    assert checks.refused(matrix.NO_MEMORY, refused(good)).status == "fail"
+    assert "loaded all the same" in str(checks.refused(variant, done(**good)).reason)
+    assert checks.refused(variant, died()).status == "fail"
+
+
+STRUCTURE = {"size": 8, "fields": {"x": [0, 8]}}
+SHIFTED = {"size": 8, "fields": {"x": [4, 4]}}
+
+
+def test_layout() -> None:
+    """Structures that calls rely on must match; others are reported."""
+    name = checks.RELIED_ON[0]
+    binding = {name: STRUCTURE, "llama_other": SHIFTED}
+    good = checks.layout("pristine", "", binding, {name: STRUCTURE, "llama_other": STRUCTURE})
+    assert good.status == "pass"
+    assert len(good.facts["differences_not_relied_on"]) == 1
+    assert checks.layout("pristine", "", binding, {name: SHIFTED}).status == "fail"
+    assert "no " + name in str(checks.layout("pristine", "", binding, {}).reason)
+
+
+def test_a_binding_without_structures_proves_nothing() -> None:
+    """When none of the structures is found in the binding, the comparison fails."""
+    assert checks.layout("pristine", "", {}, {}).status == "fail"
+
+
+def test_wheel_import() -> None:
+    """Version and libraries are those of the wheel that was made."""
+    run = done(version="1+x", libraries={"libllama.so": "/venv/lib/libllama.so"})
+    assert checks.wheel_version(run, "1+x", Path("/venv")).status == "pass"
+    assert checks.wheel_version(run, "1+y", Path("/venv")).status == "fail"
+    assert checks.wheel_version(run, "1+x", Path("/other")).status == "fail"
+    assert checks.wheel_version(died(), "1+x", Path("/venv")).status == "fail"
+
+
+def test_wheel_record() -> None:
+    """The record names what was built."""
+    wanted = {"commit": "c", "plan": "p"}
+    assert checks.wheel_record({"commit": "c", "plan": "p", "more": 1}, wanted).status == "pass"
+    assert checks.wheel_record({"commit": "c", "plan": "q"}, wanted).status == "fail"
+    assert checks.wheel_record(None, wanted).status == "fail"
+
+
+def test_wheel_text() -> None:
+    """Some text, and the same one."""
+    assert checks.wheel_text(MODEL, done(text="a"), done(text="a")).status == "pass"
+    assert checks.wheel_text(MODEL, done(text="a"), done(text="b")).status == "fail"
+    assert checks.wheel_text(MODEL, done(text=""), done(text="")).status == "fail"
+    assert checks.wheel_text(MODEL, done(text="a"), died()).status == "fail"
+
+
+def test_cost() -> None:
+    """Half a percent more instructions is the limit; fewer are welcome."""
+    assert checks.cost(Instructions(1000.0, 1004.9)).status == "pass"
+    assert checks.cost(Instructions(1000.0, 900.0)).status == "pass"
+    assert checks.cost(Instructions(1000.0, 1005.1)).status == "fail"
