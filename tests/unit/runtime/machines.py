@@ -44,9 +44,12 @@ class Machine:
             self._file(root, f"{folder}/meminfo", "".join(lines))
         # other entries of that folder must not be taken for nodes
         self._file(root, "sys/devices/system/node/online", "0\n")
-        total = sum(node.total for node in self.nodes.values())
-        free = sum(node.free for node in self.nodes.values())
-        self._file(root, "proc/meminfo", f"MemTotal: {total // 1024} kB\nMemFree: {free // 1024} kB\n")
+        total, free, cache = (
+            sum(getattr(node, name) for node in self.nodes.values()) for name in ("total", "free", "cache")
+        )
+        values = {"MemTotal": total, "MemFree": free, "Active(file)": 0, "Inactive(file)": cache}
+        lines = [f"{name}: {value // 1024} kB\n" for name, value in values.items()]
+        self._file(root, "proc/meminfo", "".join(lines))
         status = "Name:\ttest\n"
         if self.cpus_allowed is not None:
             status += f"Cpus_allowed_list:\t{self.cpus_allowed}\n"

@@ -1,0 +1,156 @@
+// Drives the mirror through ggml's own interface: one scenario per run, a line of JSON as the answer.
+//
+// The tensor "w" lies in the arena. What each team of threads reads of it is seen in the result of a graph
+// whose rows the threads share out; what each replica holds is seen in memory.
+
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "ggml-numa-mirror.h"
+#include "ggml.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+static const int N_COLS = 64;
+static const int N_ROWS = 12;
+
+struct weights {
+    ggml_context *        ctx;
+    ggml_tensor *         w;
+    ggml_backend_buffer_t buffer;
+};
+
+static weights make_weights(float value) {
+    weights result;
+    result.ctx = ggml_init({ ggml_tensor_overhead() * 4, nullptr, true });
+    result.w   = ggml_new_tensor_2d(result.ctx, GGML_TYPE_F32, N_COLS, N_ROWS);
+    ggml_numa_mirror_place_begin();
+    result.buffer = ggml_backend_alloc_ctx_tensors_from_buft(result.ctx, ggml_backend_cpu_buffer_type());
+    if (!result.buffer) {
+        printf("{\"allocated\": false, \"status\": %s}\n", ggml_numa_mirror_status());
+        exit(0);
+    }
+    for (int i = 0; i < N_COLS * N_ROWS; i++) {
+        ((float *) result.w->data)[i] = value;
+    }
+    ggml_numa_mirror_account(result.w);
+    ggml_numa_mirror_commit();
+    ggml_numa_mirror_place_end();
+    return result;
+}
+
+// computes a graph with some threads; the result's rows, or what build left in the arena
+template <typename F>
+static std::vector<float> compute(int n_threads, F build) {
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(backend, n_threads);
+    ggml_context * ctx   = ggml_init({ ggml_tensor_overhead() * 64 + ggml_graph_overhead(), nullptr, true });
+    ggml_cgraph *  graph = ggml_new_graph(ctx);
+    ggml_tensor *  out   = build(ctx);
+    ggml_build_forward_expand(graph, out);
+    ggml_gallocr_t alloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    ggml_gallocr_alloc_graph(alloc, graph);
+    ggml_backend_graph_compute(backend, graph);
+    std::vector<float> values(ggml_nelements(out));
+    ggml_backend_tensor_get(out, values.data(), 0, ggml_nbytes(out));
+    ggml_gallocr_free(alloc);
+    ggml_free(ctx);
+    ggml_backend_free(backend);
+    return values;
+}
+
+static bool all_equal(const std::vector<float> & values, float expected) {
+    for (float value : values) {
+        if (value != expected) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// what all teams read; ADD shares rows out to all threads
+static std::vector<float> read(ggml_tensor * w, int n_threads) {
+    std::vector<float> values = compute(n_threads, [&](ggml_context * ctx) { return ggml_add(ctx, w, w); });
+    for (float & value : values) {
+        value /= 2;
+    }
+    return values;
+}
+
+static bool replicas_equal(const ggml_tensor * w, int n_replicas) {
+    const char * home = (const char *) w->data;
+    for (int k = 1; k < n_replicas; k++) {
+        if (memcmp(home, home + k * ggml_numa_mirror_arena.stride, ggml_nbytes(w)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int main(int argc, char ** argv) {
+    if (argc != 4) {
+        return 2;
+    }
+    const std::string scenario   = argv[1];
+    const int         n_replicas = atoi(argv[2]);
+    const int         n_threads  = atoi(argv[3]);
+
+    ggml_numa_init(GGML_NUMA_STRATEGY_MIRROR);
+    weights model = make_weights(1.0f);
+    ggml_tensor * w = model.w;
+    const bool before = all_equal(read(w, n_threads), 1.0f) && replicas_equal(w, n_replicas);
+
+    float expected = 2.0f;
+    std::vector<float> twos(N_COLS * N_ROWS, 2.0f);
+    if (scenario == "set") {
+        ggml_backend_tensor_set(w, twos.data(), 0, ggml_nbytes(w));
+    } else if (scenario == "memset") {
+        ggml_backend_tensor_memset(w, 0, 0, ggml_nbytes(w));
+        expected = 0.0f;
+    } else if (scenario == "clear") {
+        ggml_backend_buffer_clear(model.buffer, 0);
+        expected = 0.0f;
+    } else if (scenario == "copy") {
+        weights other = make_weights(2.0f);
+        ggml_backend_tensor_copy(other.w, w);
+    } else if (scenario == "graph") {
+        // a graph that changes weights in place, as training does
+        compute(n_threads, [&](ggml_context * ctx) { return ggml_scale_inplace(ctx, w, 2.0f); });
+    } else if (scenario == "free") {
+        ggml_backend_buffer_free(model.buffer);
+        model = make_weights(2.0f);
+        if (model.w->data != w->data) {
+            printf("{\"reused\": false}\n"); // what was freed is the first gap
+            return 0;
+        }
+        w = model.w;
+    } else if (scenario == "direct") {
+        // nobody is told of this write: only threads of the first team may see it
+        memcpy(w->data, twos.data(), ggml_nbytes(w));
+    } else if (scenario == "large") {
+        // more than one copied chunk
+        weights big;
+        big.ctx = ggml_init({ ggml_tensor_overhead() * 4, nullptr, true });
+        big.w   = ggml_new_tensor_2d(big.ctx, GGML_TYPE_F32, 1 << 20, 13);
+        ggml_numa_mirror_place_begin();
+        big.buffer = ggml_backend_alloc_ctx_tensors_from_buft(big.ctx, ggml_backend_cpu_buffer_type());
+        for (int64_t i = 0; i < ggml_nelements(big.w); i++) {
+            ((float *) big.w->data)[i] = (float) i;
+        }
+        ggml_numa_mirror_commit();
+        ggml_numa_mirror_place_end();
+        printf("{\"large\": %s}\n", replicas_equal(big.w, n_replicas) ? "true" : "false");
+        return 0;
+    } else {
+        return 2;
+    }
+    const std::vector<float> values = read(w, n_threads);
+        printf("{\"before\": %s, \"after\": %s, \"first_row\": %g, \"last_row\": %g, \"replicas_equal\": %s, \"offset\": %td, \"status\": %s}\n",
+        before ? "true" : "false", all_equal(values, expected) ? "true" : "false", values.front(), values.back(),
+        replicas_equal(w, n_replicas) ? "true" : "false", ggml_numa_mirror_offset, ggml_numa_mirror_status());
+    return 0;
+}
