@@ -192,8 +192,8 @@ def _plan(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "digest": made.digest,
         "scope": made.scope,
-        "sites": made.sites,
-        "hooks": made.hooks,
+        "sites": made.counts(),
+        "hooks": made.hooks(),
         "new_files": [file.path for file in made.new_files],
     }
 
