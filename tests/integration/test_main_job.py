@@ -1,0 +1,128 @@
+"""The main job as the README prints it, from a clean clone, with everything that it ends in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numamirror_build.building.build import Build
+from numamirror_build.building.wheel import Wheel
+from numamirror_build.store import Store
+
+pytestmark = [pytest.mark.sources, pytest.mark.build]
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = ["./numamirror-build", "--upstream", "llama.cpp"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A clone in which the main job was done twice."""
+
+    root: Path
+    first: dict[str, Any]
+    second: dict[str, Any]
+    seconds: float
+
+    @property
+    def out(self) -> Path:
+        """What was handed over."""
+        return self.root / "dist"
+
+
+@pytest.fixture(scope="module")
+def job(
+    tmp_path_factory: pytest.TempPathFactory, store: Store, pristine_build: Build, wheel: Wheel
+) -> Iterator[Job]:
+    """The README's first command in a clean clone; the products come from the session's cache."""
+    root = tmp_path_factory.mktemp("clone") / "numamirror-build"
+    subprocess.run(["git", "clone", "--quiet", ROOT, root], check=True)
+    environ = {**os.environ, "NUMAMIRROR_CACHE_DIR": str(store.root)}
+
+    def run() -> dict[str, Any]:
+        done = subprocess.run(
+            [*COMMAND, "--json"], cwd=root, env=environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    first = run()
+    begun = time.monotonic()
+    second = run()
+    yield Job(root, first, second, time.monotonic() - begun)
+
+
+def test_it_ends_with_programs_wheel_report_and_tree(job: Job) -> None:
+    """All that the README promises is in dist/, whole, with the sizes and digests that the table says."""
+    products = {
+        Path(product["path"]).relative_to(job.out).as_posix(): product for product in job.first["products"]
+    }
+    for name in ("llama-cli", "llama-completion", "llama-server", "llama-bench", "llama-quantize"):
+        assert products[f"bin/{name}"]["kind"] == "program"
+    assert [product["kind"] for product in products.values()].count("wheel") == 1
+    assert {"verification.json", "verification.html", "source"} <= products.keys()
+    for product in products.values():
+        path = Path(product["path"])
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            assert (product["size"], product["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    assert json.loads((job.out / "numamirror-build.json").read_text())["complete"] is True
+
+
+def test_the_report_has_no_failed_check(job: Job) -> None:
+    """Checks passed, none failed, in the document, and the report that was handed over."""
+    counts = job.first["verification"]["counts"]
+    assert counts["fail"] == 0
+    assert counts["pass"] > 20
+    report = json.loads((job.out / "verification.json").read_text())
+    assert [check for check in report["checks"] if check["status"] == "fail"] == []
+
+
+def test_the_programs_run_from_where_they_were_handed_over(job: Job) -> None:
+    """They find the libraries beside them, know --numa mirror, and none comes from the cache."""
+    bench = subprocess.run(
+        [job.out / "bin/llama-bench", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "mirror" in bench.stdout + bench.stderr
+    linked = subprocess.run(["ldd", job.out / "bin/llama-cli"], capture_output=True, text=True, check=True)
+    ours = [line.split()[2] for line in linked.stdout.splitlines() if "libggml" in line or "libllama" in line]
+    assert ours
+    assert all(Path(path).resolve().is_relative_to(job.out.resolve()) for path in ours)
+
+
+def test_a_second_run_with_nothing_changed_takes_less_than_three_seconds(job: Job) -> None:
+    """The bootstrap, every step and the delivery find that there is nothing to do."""
+    assert job.seconds < 3
+    assert not any(product["fresh"] for product in job.second["products"])
+    facts = ("path", "size", "sha256")
+    assert [[product[fact] for fact in facts] for product in job.second["products"]] == [
+        [product[fact] for fact in facts] for product in job.first["products"]
+    ]
+
+
+def test_the_document_says_what_was_in_force(job: Job) -> None:
+    """Settings with their origins, the pin, the verified checkout and the plan are in the JSON."""
+    document = job.second
+    assert document["settings"]["upstream"] == {"value": "llama.cpp", "from": "command line"}
+    assert document["settings"]["out"] == {"value": str(job.out), "from": "default"}
+    assert document["pin"]["name"] == "0.3.36"
+    assert document["checkout"]["verified"] is True
+    assert len(document["plan"]["digest"]) == 64
+
+
+def test_the_clone_is_as_it_was(job: Job) -> None:
+    """The job writes nothing into the clone but dist/, which git ignores."""
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=job.root, capture_output=True, text=True, check=True
+    )
+    assert status.stdout == ""
