@@ -22,9 +22,9 @@ def templates() -> Path:
     return _root() / "templates"
 
 
-def notice() -> Path:
-    """The text that names whose code is in what we make."""
-    return _root() / "NOTICE"
+def licences() -> tuple[Path, ...]:
+    """Our own licence, and the text that names whose code else is in what we make."""
+    return _root() / "LICENSE", _root() / "NOTICE"
 
 
 def upstream_names() -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from numamirror_build.store import Store, digest, write_atomic
 
 Tree = PristineTree | PatchedTree
 
-_LAYOUT = 1
+_LAYOUT = 2
 _FLAG_VARIABLES = ("CFLAGS", "CXXFLAGS", "LDFLAGS", "ASMFLAGS")
 
 
@@ -58,6 +58,7 @@ class Build:
             their own folder.
         missing: the programs that this tree does not have.
         libraries: the folder with ``libllama.so``, ``libggml*.so`` and so on.
+        files: the programs, the shared libraries and the links to them that belong together.
         compile_commands: CMake's ``compile_commands.json``.
         settings: the CMake variables as they were in effect.
         tools: names and versions of the tools.
@@ -72,6 +73,7 @@ class Build:
     programs: Mapping[str, Path]
     missing: tuple[str, ...]
     libraries: Path
+    files: tuple[Path, ...]
     compile_commands: Path
     settings: Mapping[str, str]
     tools: Mapping[str, str | None]
@@ -133,9 +135,10 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
                 raise BuildError(
                     "The tree has none of the programs asked for", where=", ".join(programs), why=str(source)
                 )
+            targets = present or recipe.libraries
             cmake.ninja(
                 build,
-                present or recipe.libraries,
+                targets,
                 program=tools.ninja.path,
                 jobs=options.jobs,
                 tree=recipe.vendored,
@@ -148,7 +151,8 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
             "programs": {
                 name: str(project.targets[name].artifacts[0].relative_to(folder)) for name in present
             },
-            "libraries": str(_libraries(project, recipe).relative_to(folder)),
+            "libraries": str(project.targets[recipe.libraries[0]].artifacts[0].parent.relative_to(folder)),
+            "files": [str(path.relative_to(folder)) for path in _products(project, targets)],
             "settings": effective_settings(project.cache, settings, options),
             "tools": tools.facts(),
         }
@@ -162,6 +166,7 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
         programs={name: entry.path / path for name, path in made["programs"].items()},
         missing=tuple(name for name in programs if name not in made["programs"]),
         libraries=entry.path / made["libraries"],
+        files=tuple(entry.path / path for path in made["files"]),
         compile_commands=entry.path / "build/compile_commands.json",
         settings=made["settings"],
         tools=made["tools"],
@@ -257,5 +262,20 @@ def copy_tree(tree: Path, into: Path) -> None:
     half.rename(into)
 
 
-def _libraries(project: cmake.Project, recipe: Recipe) -> Path:
-    return project.targets[recipe.libraries[0]].artifacts[0].parent
+def _products(project: cmake.Project, targets: Iterable[str]) -> list[Path]:
+    """What targets need to run: their files, the shared libraries they depend on, and the links to these."""
+    kinds = ("EXECUTABLE", "SHARED_LIBRARY", "MODULE_LIBRARY")
+    made = {
+        path
+        for target in project.closure(targets)
+        if target.kind in kinds
+        for path in target.artifacts
+        if path.is_file()
+    }
+    links = {
+        link
+        for path in made
+        for link in path.parent.iterdir()
+        if link.is_symlink() and link.resolve() in made
+    }
+    return sorted(made | links)

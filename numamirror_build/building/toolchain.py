@@ -12,6 +12,8 @@ import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +95,16 @@ class Toolchain:
 
 
 def find_toolchain() -> Toolchain:
-    """The tools of this machine.
+    """The tools of this machine, looked for once per environment.
 
     Raises:
         ToolMissingError: there is no compiler, no CMake or no Ninja.
     """
+    return _find(tuple(os.environ.get(name, "") for name in ("CC", "CXX", "PATH")))
+
+
+@cache
+def _find(environment: tuple[str, ...]) -> Toolchain:
     return Toolchain(
         c=_compiler("CC", ("cc", "gcc", "clang"), "c"),
         cxx=_compiler("CXX", ("c++", "g++", "clang++"), "c++"),
@@ -143,15 +150,18 @@ def _command(variable: str, names: Sequence[str]) -> tuple[str, ...]:
 
 def _native(command: Sequence[str], language: str) -> str:
     """The options in the compiler's own inner command line; empty when it knows no ``native``."""
+    values = ("--param", "-target-cpu", "-target-feature")
     for option in ("-march=native", "-mcpu=native"):
         shown = run([*command, option, "-E", "-x", language, "-v", os.devnull])
+        inner = next((line for line in shown.output.splitlines() if "cc1" in line), "")
         if shown.returncode == 0:
-            inner = next((line for line in shown.output.splitlines() if re.search(r"cc1|-cc1", line)), "")
-            keep = re.findall(
-                r'(-m\S+|--param \S+|"?-target-(?:cpu|feature|abi)"? \S+)',
-                inner.split(os.devnull)[-1] if "--param" in inner else inner,
-            )
-            return " ".join(keep)
+            words = shlex.split(inner)
+            found = [
+                f"{word} {following}" if word in values else word
+                for word, following in pairwise([*words, ""])
+                if word in values or (word.startswith("-m") and not word.startswith("-mno-"))
+            ]
+            return " ".join(found)
     return ""
 
 

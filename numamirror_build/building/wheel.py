@@ -18,7 +18,7 @@ from typing import Any
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from numamirror_build import __version__, data, proc
+from numamirror_build import __version__, proc
 from numamirror_build.building import cmake
 from numamirror_build.building.build import (
     BuildOptions,
@@ -28,8 +28,9 @@ from numamirror_build.building.build import (
     copy_tree,
     folder_settings,
 )
+from numamirror_build.building.install import licence_files
 from numamirror_build.building.recipe import Recipe, load_recipe
-from numamirror_build.building.toolchain import find_toolchain
+from numamirror_build.building.toolchain import Toolchain, find_toolchain
 from numamirror_build.errors import WheelError
 from numamirror_build.patching.apply import PatchedTree
 from numamirror_build.progress import Progress
@@ -39,7 +40,7 @@ from numamirror_build.upstreams.pins import Binding
 
 RECORD = "numamirror.json"
 
-_LAYOUT = 1
+_LAYOUT = 2
 _LICENCES = "licences"
 _VERSION_LINE = re.compile(r'^__version__ = "[^"\n]+"$', re.MULTILINE)
 
@@ -116,8 +117,8 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
             half = _unpack(archive, folder / "half")
             copy_tree(tree.path, half / recipe.vendored)
             _set_version(half / recipe.package / "__init__.py", version)
-            _add_licences(half, half / recipe.vendored, recipe.licences)
-            write_json(half / recipe.package / RECORD, _record(tree, version, inputs, tools.facts()))
+            _add_licences(half, licence_files(recipe, half / recipe.vendored))
+            write_json(half / recipe.package / RECORD, _record(tree, version, inputs, tools))
             half.rename(source)
         write_atomic(
             folder / "init.cmake",
@@ -188,20 +189,15 @@ def _set_version(module: Path, version: str) -> None:
     module.write_text(text, encoding="utf-8")
 
 
-def _add_licences(source: Path, tree: Path, globs: tuple[str, ...]) -> None:
-    """Collect the licences of everything that the wheel contains, for the wheel's own licence folder."""
-    folder = source / _LICENCES
-    files = {path.relative_to(tree): path for pattern in globs for path in tree.glob(pattern)}
-    wanted = {Path(tree.name) / name: path for name, path in files.items() if path.is_file()}
-    for name, path in {**wanted, Path("NOTICE"): data.notice()}.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, folder / name)
+def _add_licences(source: Path, files: Mapping[str, Path]) -> None:
+    """Collect licences for the wheel's own licence folder."""
+    for name, path in files.items():
+        (source / _LICENCES / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, source / _LICENCES / name)
 
 
-def _record(
-    tree: PatchedTree, version: str, inputs: Mapping[str, Any], tools: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What the wheel says about itself."""
+def _record(tree: PatchedTree, version: str, inputs: Mapping[str, Any], tools: Toolchain) -> dict[str, Any]:
+    """What the wheel says about itself; ``native`` is what a CPU must have to run a native build."""
     pin = tree.checkout.pin
     return {
         "version": 1,
@@ -218,7 +214,8 @@ def _record(
         "settings": inputs["settings"],
         "arguments": list(inputs["arguments"]),
         "environment": inputs["environment"],
-        "tools": dict(tools),
+        "tools": tools.facts(),
+        "native": tools.cxx.native,
     }
 
 

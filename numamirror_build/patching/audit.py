@@ -1,8 +1,8 @@
 """The audit: the patched tree compiled with the field hidden, to prove that no compiled access escapes.
 
 In a copy of the tree the field has another name, which only the accessor header knows.
-Every translation unit that the build is configured for is compiled from it, with the same flags, syntax only.
-What the compiler does not see, such as other architectures' code and branches that the preprocessor leaves out,
+Every translation unit that the build is configured for is compiled from it, syntax only, with the same flags.
+Code that is not compiled here, such as other architectures' and branches that the preprocessor leaves out,
 rests on the rewrite engine alone.
 """
 
