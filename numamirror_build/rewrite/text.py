@@ -1,0 +1,103 @@
+"""The lexical layer: what is comment, what is literal, what is code.
+
+Everything here keeps lengths, so an offset means the same place in every form of a file's text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_LEX = re.compile(
+    rb"""
+    (?P<comment> //(?:\\.|[^\\\n])* | /\*.*?\*/ )
+  | (?: \b(?:u8|[uUL])? R"(?P<mark>[^()\\\s"]{0,16})\(.*?\)(?P=mark)"
+      | "(?:\\.|[^"\\\n])*"
+      | (?:(?<![0-9A-Za-z_])|(?<=\b[uUL])|(?<=\bu8)) '(?:\\.|[^'\\\n])+' )
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_TOKEN = re.compile(
+    rb"""
+    (?P<space> (?:\s|\\\r?\n)+ )
+  | (?P<literal> (?:\b(?:u8|[uUL])? R"(?P<mark>[^()\\\s"]{0,16})\(.*?\)(?P=mark)")
+      | (?:u8|[uUL])?"(?:\\.|[^"\\\n])*" | (?:u8|[uUL])?'(?:\\.|[^'\\\n])+' )
+  | (?P<name> [A-Za-z_$][A-Za-z0-9_$]* )
+  | (?P<number> \.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z]|[0-9A-Za-z_.])* )
+  | (?P<punct> \#\#|\#|->\*|->|\+\+|--|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\.\.\.|::|. )
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token: its text, its class (a group of the pattern) and where it came from."""
+
+    text: bytes
+    kind: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Text:
+    """One file's content and two forms of it that are as long.
+
+    Attributes:
+        content: the bytes as they are.
+        plain: comments turned into spaces.
+        code: comments and the insides of literals turned into spaces.
+    """
+
+    content: bytes
+    plain: bytes
+    code: bytes
+
+    @classmethod
+    def of(cls, content: bytes) -> Text:
+        """Scan a file."""
+        plain = bytearray(content)
+        code = bytearray(content)
+        for match in _LEX.finditer(content):
+            start, end = match.span()
+            if match.lastgroup == "comment" or match["comment"] is not None:
+                plain[start:end] = code[start:end] = b" " * (end - start)
+            elif end - start > 2:
+                code[start + 1 : end - 1] = b" " * (end - start - 2)
+        return cls(content, bytes(plain), bytes(code))
+
+    def line(self, offset: int) -> int:
+        """The line (from 1) of an offset."""
+        return self.content.count(b"\n", 0, offset) + 1
+
+    def column(self, offset: int) -> int:
+        """The column in bytes (from 1) of an offset."""
+        return offset - self.content.rfind(b"\n", 0, offset)
+
+    def has_comment(self, start: int, end: int) -> bool:
+        """Whether a range holds a comment, or a part of one."""
+        return self.content[start:end] != self.plain[start:end]
+
+
+def tokens(text: bytes, start: int = 0, end: int | None = None) -> list[Token]:
+    """The tokens of a range of a text without comments; white space is left out."""
+    return [
+        Token(match[0], match.lastgroup or "punct", match.start())
+        for match in _TOKEN.finditer(text, start, len(text) if end is None else end)
+        if match.lastgroup != "space"
+    ]
+
+
+def closing(code: bytes, opening: int) -> int | None:
+    """Offset of the bracket that closes the one at ``opening``, or None."""
+    depth = 0
+    for match in re.compile(rb"[()\[\]{}]").finditer(code, opening):
+        depth += 1 if match[0] in b"([{" else -1
+        if depth == 0:
+            return match.start()
+    return None
+
+
+def is_name_byte(text: bytes, offset: int) -> bool:
+    """Whether the byte at an offset can be part of an identifier."""
+    return 0 <= offset < len(text) and (text[offset : offset + 1].isalnum() or text[offset] in b"_$")
