@@ -28,9 +28,9 @@ static weights make_weights(float value) {
     weights result;
     result.ctx = ggml_init({ ggml_tensor_overhead() * 4, nullptr, true });
     result.w   = ggml_new_tensor_2d(result.ctx, GGML_TYPE_F32, N_COLS, N_ROWS);
-    ggml_numa_mirror_place_begin();
+    ggml_numa_mirror_place_begin(GGML_NUMA_MIRROR_WEIGHTS);
     result.buffer = ggml_backend_alloc_ctx_tensors_from_buft(result.ctx, ggml_backend_cpu_buffer_type());
-    if (!result.buffer) {
+    if (!result.buffer || ggml_numa_mirror_error()) {
         printf("{\"allocated\": false, \"status\": %s}\n", ggml_numa_mirror_status());
         exit(0);
     }
@@ -136,7 +136,7 @@ int main(int argc, char ** argv) {
         weights big;
         big.ctx = ggml_init({ ggml_tensor_overhead() * 4, nullptr, true });
         big.w   = ggml_new_tensor_2d(big.ctx, GGML_TYPE_F32, 1 << 20, 13);
-        ggml_numa_mirror_place_begin();
+        ggml_numa_mirror_place_begin(GGML_NUMA_MIRROR_WEIGHTS);
         big.buffer = ggml_backend_alloc_ctx_tensors_from_buft(big.ctx, ggml_backend_cpu_buffer_type());
         for (int64_t i = 0; i < ggml_nelements(big.w); i++) {
             ((float *) big.w->data)[i] = (float) i;
