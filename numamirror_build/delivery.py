@@ -31,7 +31,7 @@ class Item:
     """Something to hand over.
 
     Attributes:
-        kind: ``tree``, ``program``, ``library``, ``wheel`` or ``report``.
+        kind: ``tree``, ``program``, ``library``, ``licence``, ``wheel`` or ``report``.
         source: a file, a symbolic link or a folder.
         target: path in the output folder, with slashes.
         key: name of the cache entry that it comes from.

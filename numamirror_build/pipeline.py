@@ -246,18 +246,23 @@ def run_job(pipeline: Pipeline, out: Path) -> tuple[Product, ...]:
 
 
 def _items(pipeline: Pipeline) -> list[Item]:
+    from numamirror_build.building.install import installed_files
     from numamirror_build.delivery import Item
 
     tree, build, wheel = pipeline.patched_tree, pipeline.patched_build, pipeline.wheel
     verification = pipeline.verification
-    programs = sorted(build.programs.values())
-    libraries = sorted(build.libraries.glob("*.so*"))
+    programs = set(build.programs.values())
+
+    def kind(target: str, source: Path) -> str:
+        if target.startswith("licences/"):
+            return "licence"
+        return "program" if source in programs else "library"
+
     return [
         Item("tree", tree.path, "source", tree.key, tree.seconds, tree.fresh),
         *(
-            Item(kind, path, f"bin/{path.name}", build.key, build.seconds, build.fresh)
-            for kind, paths in (("program", programs), ("library", libraries))
-            for path in paths
+            Item(kind(target, source), source, target, build.key, build.seconds, build.fresh)
+            for target, source in installed_files(build).items()
         ),
         Item("wheel", wheel.path, wheel.path.name, wheel.key, wheel.seconds, wheel.fresh),
         *(

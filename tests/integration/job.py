@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from numamirror_build import proc
+from numamirror_build.building import install
 from numamirror_build.cli.main import run
 from numamirror_build.pipeline import Pipeline
 
@@ -46,7 +47,7 @@ def step(kind: str, *names: str) -> Callable[[Pipeline], SimpleNamespace]:
         return SimpleNamespace(
             path=entry.path if len(names) > 1 else entry.path / names[0],
             programs={names[0]: entry.path / names[0]},
-            libraries=entry.path,
+            files=[entry.path / name for name in names],
             report=entry.path / names[0],
             page=entry.path / names[-1],
             counts=lambda: {"pass": 1, "fail": 0, "skip": 0},
@@ -78,6 +79,7 @@ STEPS = {
 }
 
 if __name__ == "__main__":
+    install.installed_files = lambda build: {f"bin/{path.name}": path for path in build.files}
     for name, function in STEPS.items():
         made = getattr(Pipeline, name)
         made.func = function

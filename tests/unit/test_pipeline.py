@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from numamirror_build.building import install
 from numamirror_build.building.build import BuildOptions
 from numamirror_build.delivery import MANIFEST
 from numamirror_build.errors import ModelError, VerificationError
@@ -138,25 +139,26 @@ def test_a_value_takes_only_the_steps_before_it(
     assert [name for name, _, _ in calls.made] == steps
 
 
-def finished(folder: Path, **request: Any) -> Pipeline:
+def finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline whose values are there already."""
     made = folder / "made"
     (made / "tree").mkdir(parents=True)
     (made / "tree" / "a.c").write_text("int a;\n")
     (made / "bin").mkdir()
-    for name in ("tool", "libx.so.1", "unwanted.o", "w.whl", "v.json", "v.html"):
+    for name in ("tool", "libx.so.1", "LICENSE", "w.whl", "v.json", "v.html"):
         (made / "bin" / name).write_text(name)
     (made / "bin" / "libx.so").symlink_to("libx.so.1")
     common = {"key": "k", "seconds": 1.0, "fresh": True}
-    pipeline = pipeline_in(folder, **request)
+    installed = {f"bin/{name}": made / "bin" / name for name in ("tool", "libx.so.1", "libx.so")}
+    installed["licences/LICENSE"] = made / "bin" / "LICENSE"
+    monkeypatch.setattr(install, "installed_files", lambda build: installed)
+    pipeline = pipeline_in(folder)
     pipeline.__dict__.update(
         pin=SimpleNamespace(upstream="llama.cpp", name="p", commit="c"),
         checkout=SimpleNamespace(verified=True),
         plan=SimpleNamespace(digest="d"),
         patched_tree=SimpleNamespace(path=made / "tree", **common),
-        patched_build=SimpleNamespace(
-            programs={"tool": made / "bin" / "tool"}, libraries=made / "bin", **common
-        ),
+        patched_build=SimpleNamespace(programs={"tool": made / "bin" / "tool"}, **common),
         wheel=SimpleNamespace(path=made / "bin" / "w.whl", **common),
         verification=SimpleNamespace(
             report=made / "bin" / "v.json", page=made / "bin" / "v.html", counts=lambda: {"pass": 3}, **common
@@ -165,23 +167,31 @@ def finished(folder: Path, **request: Any) -> Pipeline:
     return pipeline
 
 
-def test_the_main_job_hands_everything_over(tmp_path: Path) -> None:
+def test_the_main_job_hands_everything_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tree, programs with their libraries, wheel and report arrive; a second run changes nothing."""
     out = tmp_path / "dist"
-    pipeline = finished(tmp_path)
+    pipeline = finished(tmp_path, monkeypatch)
     products = run_job(pipeline, out)
     found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
     assert found == [
         "bin/libx.so",
         "bin/libx.so.1",
         "bin/tool",
+        "licences/LICENSE",
         MANIFEST,
         "source/a.c",
         "v.html",
         "v.json",
         "w.whl",
     ]
-    assert {product.kind for product in products} == {"tree", "program", "library", "wheel", "report"}
+    assert {product.kind for product in products} == {
+        "tree",
+        "program",
+        "library",
+        "licence",
+        "wheel",
+        "report",
+    }
     manifest = json.loads((out / MANIFEST).read_text())
     assert (manifest["commit"], manifest["plan"], manifest["checks"]) == ("c", "d", {"pass": 3})
     times = {path: path.lstat().st_mtime_ns for path in out.rglob("*")}
@@ -191,7 +201,7 @@ def test_the_main_job_hands_everything_over(tmp_path: Path) -> None:
 
 def test_nothing_is_handed_over_when_a_check_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What failed verification does not reach the output folder."""
-    pipeline = finished(tmp_path)
+    pipeline = finished(tmp_path, monkeypatch)
     del pipeline.__dict__["verification"]
 
     def fail(self: Pipeline) -> None:
