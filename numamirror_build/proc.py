@@ -2,6 +2,7 @@
 
 Arguments are lists, never shell strings. Output goes to a log file as it comes.
 When this program is interrupted, the whole process group that it started ends too.
+When it is killed, nobody reads what they write any more, and they end with their next line.
 Programs do not see inherited ``GIT_*`` variables: many of them ask git about the folder they work in.
 """
 
@@ -81,25 +82,27 @@ def run(
     """
     words = tuple(str(arg) for arg in args)
     lines: list[str] = []
+    process: subprocess.Popen[str] | None = None
     timer: threading.Timer | None = None
     try:
-        process = subprocess.Popen(
-            words,
-            cwd=cwd,
-            env=environment() if env is None else dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-            pass_fds=keep_open,
-        )
-    except FileNotFoundError as error:
-        raise ToolMissingError(
-            f"The program {words[0]} is needed and not installed", hint=f"install {words[0]}"
-        ) from error
-    try:
+        with interrupt_deferred():
+            try:
+                process = subprocess.Popen(
+                    words,
+                    cwd=cwd,
+                    env=environment() if env is None else dict(env),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    start_new_session=True,
+                    pass_fds=keep_open,
+                )
+            except FileNotFoundError as error:
+                raise ToolMissingError(
+                    f"The program {words[0]} is needed and not installed", hint=f"install {words[0]}"
+                ) from error
         if timeout is not None:
             timer = threading.Timer(timeout, _end_group, [process])
             timer.daemon = True
@@ -115,12 +118,13 @@ def run(
                     on_line(line.rstrip("\n"))
         returncode = process.wait()
     except BaseException:
-        _end_group(process, patience=5)
+        if process:
+            _end_group(process, patience=5)
         raise
     finally:
         if timer:
             timer.cancel()
-        if process.stdout:
+        if process and process.stdout:
             process.stdout.close()
     output = "".join(lines)
     if returncode != 0 and NO_SPACE in output:
@@ -133,10 +137,27 @@ def run(
 
 
 @contextmanager
+def interrupt_deferred() -> Iterator[None]:
+    """Let Ctrl-C wait while a program is being started: there would be one, and nobody who knows it."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pending: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: pending.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pending:
+            signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
 def exclusive(path: Path) -> Iterator[int]:
     """Hold a lock that outlives this process for as long as a program runs that was started with it.
 
-    A build tool leaves compilers behind when its parent is killed; whoever takes the lock next waits for them.
+    A build tool leaves compilers behind when its parent is killed; who takes the lock next waits for them.
 
     Args:
         path: the lock's file.

@@ -127,14 +127,24 @@ class Store:
                 if entry := usable():
                     return entry
                 self._record(folder).unlink(missing_ok=True)  # first: what is being changed is not finished
-                if not resume and folder.exists():
-                    shutil.rmtree(folder)
+                if not resume:
+                    self._discard(folder)
                 folder.mkdir(exist_ok=True)
                 start = time.monotonic()
                 made = dict(maker(folder))
                 seconds = round(time.monotonic() - start, 3)
                 write_json(self._record(folder), {"made": made, "seconds": seconds})
         return Entry(folder, made, seconds, fresh=True)
+
+    @staticmethod
+    def _discard(folder: Path) -> None:
+        """Take a folder away, even while what a killed run started may still be writing in it."""
+        for old in folder.parent.glob(f".{folder.name}.*"):
+            shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+            folder.rename(old / folder.name)
+            shutil.rmtree(old, ignore_errors=True)
 
     @staticmethod
     def _record(folder: Path) -> Path:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from numamirror_build.upstreams.sdist import fetch_sdist as fetch_sdist
 from numamirror_build.upstreams.sdist import unpack_sdist as unpack_sdist
 
 _LAYOUT = 1
+_LONG_AGO = 946_684_800  # the year 2000
 _HINT = (
     "give a clone or a folder with --source PATH, or a mirror with --git-url; then run the same command again"
 )
@@ -362,14 +362,16 @@ def _listing(repository: Repository) -> dict[str, plain.Blob]:
 
 
 def _seal(repository: Repository) -> None:
-    """Check the files against HEAD, and let git notice changes later by a look at times and sizes alone."""
+    """Check the files against HEAD, and let git notice later changes by a look at times and sizes alone."""
     if changed := _changes(repository):
         raise SourceError(
             "Files are not as they were checked out", where=str(repository.work_tree), why=changed
         )
-    # Git reads files again whose time is not before the index's, to the second.
-    later = time.time() + 2
-    os.utime(repository.folder / "index", (later, later))
+    # Git reads a file again unless its time is before the index's, to the second.
+    assert repository.work_tree is not None
+    for name in _listing(repository):
+        os.utime(repository.work_tree / name, (_LONG_AGO, _LONG_AGO), follow_symlinks=False)
+    repository.run("update-index", "--refresh")
 
 
 def _changes(repository: Repository) -> str | None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from numamirror_build.errors import DISK_FULL_HINT, DiskFullError, SourceError
-from numamirror_build.proc import NO_SPACE, find_tool
+from numamirror_build.proc import NO_SPACE, find_tool, interrupt_deferred
 
 _SETTINGS = {
     "GIT_CONFIG_GLOBAL": str(Path(__file__).with_name("gitconfig")),
@@ -54,12 +54,15 @@ def run_git(
     settings = [f"{name}={value}" for name, value in {**_SETTINGS, **(env or {})}.items()]
     words = [str(arg) for arg in args]
     command = ["env", *inherited, *settings, str(program), *words]
-    running = git.Git(cwd).execute(command, istream=subprocess.PIPE, as_process=True)
-    process: subprocess.Popen[bytes] = running.proc  # type: ignore[assignment]
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with interrupt_deferred():
+            running = git.Git(cwd).execute(command, istream=subprocess.PIPE, as_process=True)
+            process = running.proc  # type: ignore[assignment]
+        assert process is not None
         output, said = process.communicate(stdin)
     finally:
-        if process.poll() is None:
+        if process and process.poll() is None:
             process.kill()
             process.wait()
     if process.returncode == 0:

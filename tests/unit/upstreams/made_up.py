@@ -44,6 +44,8 @@ import pathlib, os
 def prepare_metadata_for_build_wheel(folder, config_settings=None):
     if ran := os.environ.get("TINY_RAN"):
         pathlib.Path(ran).write_text("ran")
+    if os.environ.get("TINY_KILL"):
+        os.kill(int(os.environ["TINY_PID"]), 9)
     info = pathlib.Path(folder, "tiny_python-1.0.dist-info")
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\\nName: tiny-python\\nVersion: 1.0\\n")
@@ -98,9 +100,10 @@ class Tiny:
         return find_pin(NAME, None)
 
     def plain_folder(self, name: str) -> Path:
-        """A copy of the pin's files without git."""
+        """A copy of the pin's files without git, the same for the same name."""
         folder = self.data.parent / name
-        write_files(folder)
+        if not folder.exists():
+            write_files(folder)
         return folder
 
 
