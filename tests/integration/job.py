@@ -52,6 +52,7 @@ def step(kind: str, *names: str) -> Callable[[Pipeline], SimpleNamespace]:
             page=entry.path / names[-1],
             counts=lambda: {"pass": 1, "fail": 0, "skip": 0},
             passed=True,
+            warning=None,
             key="key",
             seconds=entry.seconds,
             fresh=entry.fresh,

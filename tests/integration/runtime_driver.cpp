@@ -24,11 +24,11 @@ struct weights {
     ggml_backend_buffer_t buffer;
 };
 
-static weights make_weights(float value) {
+static weights make_weights(float value, ggml_numa_mirror_use use = GGML_NUMA_MIRROR_WEIGHTS) {
     weights result;
     result.ctx = ggml_init({ ggml_tensor_overhead() * 4, nullptr, true });
     result.w   = ggml_new_tensor_2d(result.ctx, GGML_TYPE_F32, N_COLS, N_ROWS);
-    ggml_numa_mirror_place_begin(GGML_NUMA_MIRROR_WEIGHTS);
+    ggml_numa_mirror_place_begin(use);
     result.buffer = ggml_backend_alloc_ctx_tensors_from_buft(result.ctx, ggml_backend_cpu_buffer_type());
     if (!result.buffer || ggml_numa_mirror_error()) {
         printf("{\"allocated\": false, \"status\": %s}\n", ggml_numa_mirror_status());
@@ -37,8 +37,10 @@ static weights make_weights(float value) {
     for (int i = 0; i < N_COLS * N_ROWS; i++) {
         ((float *) result.w->data)[i] = value;
     }
-    ggml_numa_mirror_account(result.w);
-    ggml_numa_mirror_commit();
+    if (use == GGML_NUMA_MIRROR_WEIGHTS) {
+        ggml_numa_mirror_account(result.w);
+        ggml_numa_mirror_commit();
+    }
     ggml_numa_mirror_place_end();
     return result;
 }
@@ -100,7 +102,8 @@ int main(int argc, char ** argv) {
     const int         n_threads  = atoi(argv[3]);
 
     ggml_numa_init(GGML_NUMA_STRATEGY_MIRROR);
-    weights model = make_weights(1.0f);
+    const bool is_cache = scenario.rfind("cache-", 0) == 0;
+    weights model = make_weights(1.0f, is_cache ? GGML_NUMA_MIRROR_KV : GGML_NUMA_MIRROR_WEIGHTS);
     ggml_tensor * w = model.w;
     const bool before = all_equal(read(w, n_threads), 1.0f) && replicas_equal(w, n_replicas);
 
@@ -120,6 +123,35 @@ int main(int argc, char ** argv) {
     } else if (scenario == "graph") {
         // a graph that changes weights in place, as training does
         compute(n_threads, [&](ggml_context * ctx) { return ggml_scale_inplace(ctx, w, 2.0f); });
+    } else if (scenario == "cache-inplace") {
+        compute(n_threads, [&](ggml_context * ctx) { return ggml_scale_inplace(ctx, w, 2.0f); });
+    } else if (scenario == "cache-cpy") {
+        weights source = make_weights(2.0f);
+        compute(n_threads, [&](ggml_context * ctx) { return ggml_cpy(ctx, source.w, w); });
+    } else if (scenario == "cache-add") {
+        // the same node reads and writes the cache, twice in one graph
+        compute(n_threads, [&](ggml_context * ctx) {
+            return ggml_scale_inplace(ctx, ggml_add_inplace(ctx, ggml_add_inplace(ctx, w, w), w), 0.5f);
+        });
+    } else if (scenario == "cache-mul-mat") {
+        // a node with scratch memory and barriers of its own, between nodes that write to the cache
+        weights source = make_weights(2.0f / N_COLS);
+        compute(n_threads, [&](ggml_context * ctx) {
+            ggml_tensor * ones = ggml_scale_inplace(ctx, w, 1.0f);
+            ggml_tensor * product = ggml_mul_mat(ctx, source.w, ones); // each element: 2
+            ggml_tensor * rows = ggml_view_2d(ctx, w, N_ROWS, N_ROWS, w->nb[1], 0);
+            ggml_tensor * written = ggml_cpy(ctx, product, rows);
+            ggml_tensor * rest = ggml_view_2d(ctx, w, N_COLS - N_ROWS, N_ROWS, w->nb[1], N_ROWS * sizeof(float));
+            return ggml_add(ctx, ggml_sum(ctx, written), ggml_sum(ctx, ggml_scale_inplace(ctx, rest, 2.0f)));
+        });
+    } else if (scenario == "cache-clear") {
+        ggml_backend_buffer_clear(model.buffer, 0);
+        expected = 0.0f;
+    } else if (scenario == "cache-set") {
+        // row by row, as a saved state is read back
+        for (int i = 0; i < N_ROWS; i++) {
+            ggml_backend_tensor_set(w, twos.data(), i * w->nb[1], w->nb[1]);
+        }
     } else if (scenario == "free") {
         ggml_backend_buffer_free(model.buffer);
         model = make_weights(2.0f);

@@ -61,6 +61,41 @@ def test_writes_reach_every_replica(driver: Path, scenario: str, threads: int) -
     assert result["offset"] == 0, "outside of graphs the thread reads home"
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "scenario",
+    ["cache-inplace", "cache-cpy", "cache-add", "cache-mul-mat", "cache-clear", "cache-set"],
+)
+def test_writes_to_caches_reach_every_replica(driver: Path, scenario: str, threads: int) -> None:
+    """What graphs write to caches is the same in every replica, with fewer and with more threads than nodes."""
+    env = {"GGML_NUMA_MIRROR_NODES": "3", "GGML_NUMA_MIRROR_CHECK": "1"}
+    result = drive(driver, scenario, 3, threads, **env)
+    assert result["before"]
+    assert result["after"], "all teams read what was written"
+    assert result["replicas_equal"]
+    assert result["status"]["graphs"]["home"] == 0
+    written_by_graph = scenario not in ("cache-clear", "cache-set")
+    assert (result["status"]["checks"] > 0) == written_by_graph
+
+
+@pytest.mark.parametrize(
+    ("policy", "weights", "kv"), [("weights", True, False), ("kv", False, True), ("kv,weights", True, True)]
+)
+def test_policy_says_what_lies_in_the_arena(driver: Path, policy: str, weights: bool, kv: bool) -> None:
+    """GGML_NUMA_MIRROR narrows the mirror to weights or to caches; what is left out is ordinary memory."""
+    env = {"GGML_NUMA_MIRROR": policy, "GGML_NUMA_MIRROR_NODES": "2"}
+    status = drive(driver, "cache-cpy", 2, 2, **env)["status"]
+    assert (status["tensors"]["replicated"] == 1) == weights
+    assert (status["kv"]["buffers"] == 1) == kv
+
+
+def test_unknown_policy_is_refused(driver: Path) -> None:
+    """A policy that is none is refused with what it can be."""
+    result = drive(driver, "set", 2, 1, GGML_NUMA_MIRROR="wieghts", GGML_NUMA_MIRROR_NODES="2")
+    assert result["status"]["error"]["code"] == "config"
+    assert "GGML_NUMA_MIRROR is 'wieghts'" in result["stderr"]
+
+
 def test_each_team_reads_its_own_replica(driver: Path) -> None:
     """A write to home that nobody is told of is seen by the first team alone: the check above can fail."""
     result = drive(driver, "direct", 3, 3, GGML_NUMA_MIRROR_NODES="3")
