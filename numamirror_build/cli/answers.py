@@ -39,11 +39,13 @@ def job(pipeline: Pipeline, products: Sequence[Product]) -> Answer:
         "plan": _plan(pipeline),
         "verification": _verification(made),
         "products": [product.as_json() for product in products],
+        "warnings": _warnings(pipeline),
     }
     text = [
         *table(["path", "size", "sha256", "time"], rows, right=(1, 3)),
         "",
         _checks(made.counts()),
+        *(f"warning: {warning}" for warning in _warnings(pipeline)),
     ]
     return Answer(document, "\n".join(text))
 
@@ -126,7 +128,9 @@ def wheel(pipeline: Pipeline) -> Answer:
         "seconds": made.seconds,
         "fresh": made.fresh,
     }
-    return Answer({**_pin(pipeline), "wheel": document}, str(made.path))
+    warnings = _warnings(pipeline)
+    text = [str(made.path), *(f"warning: {warning}" for warning in warnings)]
+    return Answer({**_pin(pipeline), "wheel": document, "warnings": warnings}, "\n".join(text))
 
 
 def audit(pipeline: Pipeline) -> Answer:
@@ -219,6 +223,16 @@ def _verification(made: Verification) -> dict[str, Any]:
         "seconds": made.seconds,
         "fresh": made.fresh,
     }
+
+
+def _warnings(pipeline: Pipeline) -> list[str]:
+    """What a person should know before trusting what was made."""
+    warnings = []
+    if not pipeline.checkout.verified:
+        warnings.append("the source's content is not checked: nothing is known to check it against")
+    if pipeline.wheel.warning:
+        warnings.append(pipeline.wheel.warning)
+    return warnings
 
 
 def _checks(counts: Mapping[str, int]) -> str:
