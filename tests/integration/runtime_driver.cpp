@@ -85,6 +85,9 @@ static std::vector<float> read(ggml_tensor * w, int n_threads) {
 
 static bool replicas_equal(const ggml_tensor * w, int n_replicas) {
     const char * home = (const char *) w->data;
+    if ((uintptr_t) home - ggml_numa_mirror_arena.home >= ggml_numa_mirror_arena.stride) {
+        return true; // not replicated
+    }
     for (int k = 1; k < n_replicas; k++) {
         if (memcmp(home, home + k * ggml_numa_mirror_arena.stride, ggml_nbytes(w)) != 0) {
             return false;
@@ -142,7 +145,7 @@ int main(int argc, char ** argv) {
             ggml_tensor * rows = ggml_view_2d(ctx, w, N_ROWS, N_ROWS, w->nb[1], 0);
             ggml_tensor * written = ggml_cpy(ctx, product, rows);
             ggml_tensor * rest = ggml_view_2d(ctx, w, N_COLS - N_ROWS, N_ROWS, w->nb[1], N_ROWS * sizeof(float));
-            return ggml_add(ctx, ggml_sum(ctx, written), ggml_sum(ctx, ggml_scale_inplace(ctx, rest, 2.0f)));
+            return ggml_add(ctx, ggml_sum(ctx, written), ggml_sum(ctx, ggml_add_inplace(ctx, rest, rest)));
         });
     } else if (scenario == "cache-clear") {
         ggml_backend_buffer_clear(model.buffer, 0);
