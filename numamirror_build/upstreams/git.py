@@ -58,7 +58,7 @@ def run_git(
     try:
         with interrupt_deferred():
             running = git.Git(cwd).execute(command, istream=subprocess.PIPE, as_process=True)
-            process = running.proc  # type: ignore[assignment]
+            process = running.proc
         assert process is not None
         output, said = process.communicate(stdin)
     finally:

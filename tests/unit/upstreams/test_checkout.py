@@ -41,7 +41,7 @@ def source_of(tiny: Tiny, name: str) -> str:
     return name
 
 
-def get(cache: Store, tiny: Tiny, source: str = "auto") -> Checkout:
+def get(cache: Store, tiny: Tiny, source: str = "git") -> Checkout:
     """The checkout of the made-up pin."""
     return make_checkout(cache, tiny.pin, source=source, progress=Quiet())
 
@@ -108,7 +108,7 @@ def test_a_cached_checkout_needs_no_source(tiny: Tiny, cache: Store, heard: Hear
 def test_auto_takes_the_remote_when_the_index_has_nothing(tiny: Tiny, cache: Store) -> None:
     """Without the sdist, auto fetches the commit from the remote."""
     tiny.archive.unlink()
-    assert get(cache, tiny).source == "git"
+    assert get(cache, tiny, "auto").source == "git"
 
 
 def test_nothing_can_be_had(tiny: Tiny, cache: Store) -> None:
@@ -116,7 +116,7 @@ def test_nothing_can_be_had(tiny: Tiny, cache: Store) -> None:
     tiny.archive.unlink()
     tiny.repository.rename(tiny.repository.with_name("gone"))
     with pytest.raises(SourceError) as caught:
-        get(cache, tiny)
+        get(cache, tiny, "auto")
     error = caught.value
     why = str(error.why)
     assert error.exit_code == 12
@@ -135,7 +135,7 @@ def test_auto_stops_at_content_that_is_not_the_pins(tiny: Tiny, cache: Store) ->
     """A truncated sdist is an error (exit code 13) even though the remote has the commit."""
     tiny.archive.write_bytes(tiny.archive.read_bytes()[:-5])
     with pytest.raises(ContentMismatchError, match="sha256 expected") as caught:
-        get(cache, tiny)
+        get(cache, tiny, "auto")
     assert caught.value.exit_code == 13
 
 
