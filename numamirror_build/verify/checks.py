@@ -107,7 +107,7 @@ def damaged(model: Model, variant: Variant, run: Run, reference: Run, cases: Seq
         ]
     if unchanged:
         problems.append(
-            f"{len(unchanged)} of {len(telling)} cases answer as if no replica were empty: {unchanged}"
+            f"{len(unchanged)} of {len(telling)} cases answer as if no replica were empty: {unchanged[:5]}"
         )
     facts = {"cases": len(telling), "unchanged": unchanged}
     title = f"{model.name}: an empty replica changes the answers (it is really read)"
@@ -162,6 +162,8 @@ def idle(run: Run) -> Check:
     """Without being asked, the patched libraries mirror nothing."""
     status = run.status or {}
     problems = [f"{run.reason}"] if run.outcome != "done" else []
+    if not status:
+        problems.append("there is no status record")
     if status.get("active") or status.get("error"):
         problems.append(f"active: {status.get('active')}, error: {status.get('error')}")
     return _check("idle/off", "No mirror when none is asked", problems, {"active": status.get("active")})

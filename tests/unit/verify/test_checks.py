@@ -120,6 +120,7 @@ def test_idle() -> None:
     """Off means inactive and without an error."""
     assert checks.idle(done(status=status_record(0, active=False))).status == "pass"
     assert checks.idle(done(status=status_record(2))).status == "fail"
+    assert checks.idle(done(status=None)).status == "fail"
     failed = status_record(0, active=False, error={"code": "one-node"})
     assert checks.idle(done(status=failed)).status == "fail"
 

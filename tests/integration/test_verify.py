@@ -1,0 +1,109 @@
+"""Verification of real builds and a real wheel of the default pin."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from numamirror_build.building.build import Build
+from numamirror_build.building.wheel import Wheel
+from numamirror_build.errors import VerificationError
+from numamirror_build.progress import Quiet
+from numamirror_build.store import Store
+from numamirror_build.verify import Verification, verification, verify
+from numamirror_build.verify.models import RECIPES, SMOLLM2
+
+pytestmark = [pytest.mark.sources, pytest.mark.build]
+
+MODELS = {recipe.name for recipe in RECIPES}
+
+
+@pytest.fixture(scope="module")
+def verified(store: Store, pristine_build: Build, patched_build: Build, wheel: Wheel) -> Verification:
+    """The verification of the default pin, with the real model."""
+    return verify(
+        store,
+        pristine=pristine_build,
+        patched=patched_build,
+        wheel=wheel,
+        model=SMOLLM2,
+        progress=Quiet(),
+    )
+
+
+def test_everything_passes(verified: Verification) -> None:
+    """No check fails, and none is skipped but those of a processor that does not repack."""
+    assert verified.passed
+    assert {check.id.split("/")[0] for check in verified.checks if check.status == "skip"} <= {"repacked"}
+
+
+def test_every_model_and_variant_is_there(verified: Verification) -> None:
+    """Bit-identity, engagement and mutation are checked for each model, also the real one."""
+    ids = {check.id for check in verified.checks}
+    for model in (*MODELS, SMOLLM2):
+        for variant in ("pristine-again", "off", "mirror-1", "mirror-2", "mirror-3", "mirror-2-env"):
+            assert f"same-answers/{model}/{variant}" in ids
+        for variant in ("mirror-1", "mirror-2", "mirror-3", "mirror-2-env"):
+            assert f"engaged/{model}/{variant}" in ids
+        assert f"mutation/{model}" in ids
+    assert {"refused/one-node", "refused/no-memory", "idle/off", "wheel/record", "wheel/import"} <= ids
+
+
+def test_replicas_hold_exactly_the_models_bytes(verified: Verification) -> None:
+    """What the runtime counts as weights is what the file has, for models made here."""
+    for check in verified.checks:
+        if check.id.startswith("engaged/") and check.id.split("/")[1] in MODELS:
+            assert check.facts["eligible_bytes"] == check.facts["file_bytes"]
+
+
+def test_again_takes_no_time(
+    verified: Verification, store: Store, pristine_build: Build, patched_build: Build, wheel: Wheel
+) -> None:
+    """Nothing changed: the report comes from the cache in less than a second."""
+    start = time.monotonic()
+    again = verify(
+        store,
+        pristine=pristine_build,
+        patched=patched_build,
+        wheel=wheel,
+        model=SMOLLM2,
+        progress=Quiet(),
+    )
+    assert time.monotonic() - start < 1
+    assert not again.fresh
+    assert again.checks == verified.checks
+
+
+def test_a_build_without_the_mirror_fails(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pristine_build: Build,
+    patched_build: Build,
+    wheel: Wheel,
+) -> None:
+    """Pristine libraries in the patched build's place give the same answers, and fail all the same."""
+    monkeypatch.setattr(verification, "RECIPES", [each for each in RECIPES if each.name == "dense-q8_0"])
+    false_build = dataclasses.replace(patched_build, libraries=pristine_build.libraries, key="false")
+    with pytest.raises(VerificationError) as caught:
+        verify(Store(tmp_path), pristine=pristine_build, patched=false_build, wheel=wheel, progress=Quiet())
+    assert caught.value.exit_code == 32
+    report = json.loads(Path(caught.value.details["report"]).read_text())
+    failed = {check["id"] for check in report["checks"] if check["status"] == "fail"}
+    assert failed >= {
+        "libraries/patched",
+        "engaged/dense-q8_0/mirror-2",
+        "mutation/dense-q8_0",
+        "refused/one-node",
+        "refused/no-memory",
+    }
+    assert not any(name.startswith("same-answers/") for name in failed)
+
+
+def test_a_tree_is_not_compared_with_itself(store: Store, pristine_build: Build, wheel: Wheel) -> None:
+    """Two pristine builds are a mistake of the caller."""
+    with pytest.raises(TypeError):
+        verify(store, pristine=pristine_build, patched=pristine_build, wheel=wheel, progress=Quiet())
