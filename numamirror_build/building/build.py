@@ -24,7 +24,7 @@ from numamirror_build.store import Store, digest, write_atomic
 
 Tree = PristineTree | PatchedTree
 
-_LAYOUT = 2
+_LAYOUT = 1
 _FLAG_VARIABLES = ("CFLAGS", "CXXFLAGS", "LDFLAGS", "ASMFLAGS")
 
 
@@ -266,16 +266,12 @@ def _products(project: cmake.Project, targets: Iterable[str]) -> list[Path]:
     """What targets need to run: their files, the shared libraries they depend on, and the links to these."""
     kinds = ("EXECUTABLE", "SHARED_LIBRARY", "MODULE_LIBRARY")
     made = {
-        path
+        path.resolve(): path.parent
         for target in project.closure(targets)
         if target.kind in kinds
         for path in target.artifacts
-        if path.is_file()
+        if path.exists()
     }
-    links = {
-        link
-        for path in made
-        for link in path.parent.iterdir()
-        if link.is_symlink() and link.resolve() in made
-    }
-    return sorted(made | links)
+    return sorted(
+        path for folder in set(made.values()) for path in folder.iterdir() if path.resolve() in made
+    )
