@@ -89,9 +89,8 @@ def same_answers(model: Model, variant: Variant, run: Run, reference: Run, cases
     if different:
         problems.append(f"{len(different)} of {len(cases)} cases differ, the first: {first}")
     facts = {"cases": len(cases), "different": different, "values": _values(run), "first": first}
-    return _check(
-        f"same-answers/{model.name}/{variant.name}", f"{model.name}: {variant.title}", problems, facts
-    )
+    title = f"{model.name}: {variant.title} ({len(cases)} cases, {_values(run):,} logits)"
+    return _check(f"same-answers/{model.name}/{variant.name}", title, problems, facts)
 
 
 def damaged(model: Model, variant: Variant, run: Run, reference: Run, cases: Sequence[Case]) -> Check:
@@ -155,7 +154,7 @@ def engaged(name: str, title: str, run: Run, replicas: int, contents: Contents, 
         "graphs": status.get("graphs"),
         "nodes": status.get("nodes"),
     }
-    return _check(f"engaged/{name}", title, problems, facts)
+    return _check(f"engaged/{name}", f"{title} ({replicated:,} bytes each)", problems, facts)
 
 
 def idle(run: Run) -> Check:
