@@ -99,14 +99,8 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
     recipe = load_recipe(tree.checkout.pin.upstream)
     tools = find_toolchain()
     settings = build_settings(recipe, tree, options)
-    programs = recipe.programs if options.programs is None else options.programs
-    key = digest(
-        {
-            "kind": "build",
-            "programs": programs,
-            **build_inputs(tree, settings, options, tools),
-        }
-    )[:20]
+    programs = _wanted(recipe, options)
+    key = build_key(tree, options)
     log = store.root / "logs" / f"build-{key}.log"
 
     def maker(folder: Path) -> Mapping[str, Any]:
@@ -174,6 +168,14 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
         seconds=entry.seconds,
         fresh=entry.fresh,
     )
+
+
+def build_key(tree: Tree, options: BuildOptions) -> str:
+    """The digest of all inputs of a build."""
+    recipe = load_recipe(tree.checkout.pin.upstream)
+    settings = build_settings(recipe, tree, options)
+    inputs = build_inputs(tree, settings, options, find_toolchain())
+    return digest({"kind": "build", "programs": _wanted(recipe, options), **inputs})[:20]
 
 
 def describe(tree: Tree) -> str:
@@ -260,6 +262,10 @@ def copy_tree(tree: Path, into: Path) -> None:
     half.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(tree, half, symlinks=True, ignore=shutil.ignore_patterns(".git"))
     half.rename(into)
+
+
+def _wanted(recipe: Recipe, options: BuildOptions) -> tuple[str, ...]:
+    return recipe.programs if options.programs is None else options.programs
 
 
 def _products(project: cmake.Project, targets: Iterable[str]) -> list[Path]:

@@ -1,0 +1,1 @@
+"""Tests of ``numamirror_build.building`` on an upstream that builds in a second."""
