@@ -281,7 +281,8 @@ def _key(checkout: Checkout, scope: str) -> str:
     inputs = [
         *((patches, path) for path in patches.rglob("*.toml") if path.parent.name != "locks"),
         *((data.templates(), path) for path in data.templates().rglob("*.j2")),
-        *((package, path) for folder in ("rewrite", "patching") for path in (package / folder).rglob("*.py")),
+        *((package, path) for path in (package / "patching").rglob("*.py")),
+        *((package, path) for path in (package / "rewrite").rglob("*.[ph]*") if path.suffix != ".pyc"),
     ]
     return digest(
         {
