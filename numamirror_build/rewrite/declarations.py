@@ -181,6 +181,13 @@ def parameters(unit: Unit, declarator: Node | None) -> list[Declared]:
     return found
 
 
+def parameter_nodes(declarator: Node | None) -> list[Node]:
+    """The nodes of a function's parameters, in order."""
+    function = function_part(declarator)
+    listed = function.child_by_field_name("parameters") if function else None
+    return [child for child in listed.named_children if child.type != "comment"] if listed else []
+
+
 def template_parameters(unit: Unit, node: Node) -> list[Declared]:
     """The parameters of a ``template_declaration`` or of a lambda with template parameters."""
     listed = node.child_by_field_name("parameters") or node.child_by_field_name("template_parameters")

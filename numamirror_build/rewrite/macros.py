@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -40,6 +39,7 @@ class Macro:
         body: the tokens of its replacement text, at their offsets in the file.
         path: the file.
         start: offset of the definition.
+        end: offset after it.
     """
 
     name: bytes
@@ -48,6 +48,7 @@ class Macro:
     body: tuple[Token, ...]
     path: str
     start: int
+    end: int
 
     def shape(self) -> tuple[bytes | tuple[str, int], ...]:
         """The body with parameters numbered, to compare definitions."""
@@ -211,16 +212,3 @@ def _after_brackets(sequence: list[Token], index: int) -> int:
             return index
         index += 1
     return index
-
-
-_NAMES_FIELD = re.compile(rb"(?:->|\.)\s*([A-Za-z_]\w*)")
-
-
-def named_fields(macro: Macro) -> set[bytes]:
-    """The names after ``.`` or ``->`` in a macro's body."""
-    body = macro.body
-    return {
-        second.text
-        for first, second in zip(body, body[1:], strict=False)
-        if first.text in (b".", b"->") and second.kind == "name"
-    }

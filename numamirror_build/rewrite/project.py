@@ -110,6 +110,15 @@ class Project:
                     queue.append(user)
         return queue[1:]
 
+    def users(self, path: str) -> list[str]:
+        """The files with an include directive that can mean a file."""
+        return self._users.get(path, [])
+
+    def exact_includes(self, path: str, target: str) -> list[Include]:
+        """The directives of a file, comments left aside, that can mean a target."""
+        found = self.directives(path).includes
+        return [include for include in found if target in self.resolve(include, path)]
+
     def direct_includes(self, path: str, target: str) -> list[Include]:
         """The directives of a file that can mean a target."""
         return [include for include in self._includes(path) if target in self.resolve(include, path)]
@@ -119,7 +128,7 @@ class Project:
         if name not in self._defined:
             return []
         if name not in self._macros:
-            self._macros[name] = [m for p in self._defined[name] for m in self._macros_in(p, name)]
+            self._macros[name] = [m for p in self._defined[name] for m in self.macros_in(p, name)]
         found = self._macros[name]
         for visible in (self.closure(path), self.context(path)):
             seen = [macro for macro in found if macro.path in visible]
@@ -155,9 +164,9 @@ class Project:
         kind: str | int = ""
         if not rest:
             kind = "blank"
-        elif len(rest) == 1 and rest[0].text in params and len(macro.body) > 1:
+        elif len(rest) == 1 and rest[0].text in params:
             kind = params.index(rest[0].text)
-        elif rest[-1].text in (b";", b"}") or self._ends_in_statement(macro):
+        elif rest[-1].text in (b";", b"}", b"else") or self._ends_in_statement(macro):
             kind = "statement"
         self._kinds[key] = kind
         return kind
@@ -178,12 +187,13 @@ class Project:
             and self.macro_kind(last.text, macro.path) == "statement"
         )
 
-    def _macros_in(self, path: str, name: bytes) -> Iterable[Macro]:
+    def macros_in(self, path: str, name: bytes) -> Iterable[Macro]:
+        """The definitions of a macro that a file holds."""
         plain = self.text(path).plain
         for define in self.directives(path).defines:
             if define.name == name:
                 body = tuple(tokens(plain, define.body, define.end))
-                yield Macro(name, define.params, define.variadic, body, path, define.start)
+                yield Macro(name, define.params, define.variadic, body, path, define.start, define.end)
 
     @cached_property
     def _defined(self) -> dict[bytes, list[str]]:

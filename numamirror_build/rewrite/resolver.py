@@ -15,7 +15,7 @@ from numamirror_build.rewrite.declarations import Declared
 from numamirror_build.rewrite.macros import Macro, Piece, expand, pieces
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.scopes import Scopes
-from numamirror_build.rewrite.text import tokens
+from numamirror_build.rewrite.text import closing, tokens
 from numamirror_build.rewrite.kinds import (
     INT,
     TEXT,
@@ -83,8 +83,9 @@ class Resolver:
 
     def look_from(self, path: str) -> None:
         """Answer as the compiler of a file would: where names are ambiguous, what it includes decides."""
-        self.viewpoint = path
-        self._cache.clear()
+        if path != self.viewpoint:
+            self.viewpoint = path
+            self._cache.clear()
 
     # Expressions
 
@@ -228,7 +229,7 @@ class Resolver:
         if field.type in ("dependent_name", "template_method", "qualified_identifier"):
             field = _last_name(field)
         name = unit.text(field)
-        return each(lambda kind: self._member_values(kind, name), self.owners(unit, node))
+        return each(lambda kind: self.member_types(kind, name), self.owners(unit, node))
 
     def _on_qualified_identifier(self, unit: Unit, node: Node) -> Types:
         return self._values(self.qualified(unit, node, decl.VALUES | decl.TYPES))
@@ -248,7 +249,7 @@ class Resolver:
         given = [child for child in arguments.named_children if child.type != "comment"]
         if callee.type == "parenthesized_expression":
             inner = callee.named_children[-1] if callee.named_child_count else callee
-            if inner.type == "identifier" and self._is_type(unit, inner):
+            if inner.type == "identifier" and self.is_type(unit, inner):
                 return self.type(unit, inner)
         if callee.type == "primitive_type":
             return self.type(unit, callee)
@@ -291,6 +292,32 @@ class Resolver:
         else:
             return each(lambda kind: self._called(kind, given, unit), self.expression(unit, callee))
         return self._call_declared(found, given, unit, explicit, callee, {})
+
+    def callees(self, unit: Unit, call: Node) -> list[Declared]:
+        """The functions that a call can mean, those that take another number of arguments left out."""
+        callee = _field(call, "function")
+        count = sum(child.type != "comment" for child in _field(call, "arguments").named_children)
+        kinds = frozenset({decl.FUNCTION})
+        try:
+            if callee.type == "field_expression":
+                name = unit.text(_last_name(_field(callee, "field")))
+                found = [
+                    declared
+                    for kind in self.owners(unit, callee)
+                    if isinstance(kind, Record)
+                    for _, declared in self.members(kind, name)
+                    if declared.kind == decl.FUNCTION
+                ]
+            elif callee.type == "qualified_identifier":
+                found = self.qualified(unit, callee, kinds)
+            elif callee.type in ("identifier", "template_function"):
+                name_node = callee if callee.type == "identifier" else _field(callee, "name")
+                found = self.scopes.lookup(unit, callee, unit.text(name_node), kinds)
+            else:
+                found = []
+        except Unresolved:
+            return []
+        return [d for d in found if d.kind == decl.FUNCTION and self._takes(d, count)]
 
     def _call_declared(
         self,
@@ -406,7 +433,7 @@ class Resolver:
             given,
             strict=False,
         ):
-            patterns = self._parameter_type(declared.unit, parameter)
+            patterns = self.parameter_type(declared.unit, parameter)
             if not any(_mentions(pattern, wanted) for pattern in patterns):
                 continue
             try:
@@ -421,7 +448,8 @@ class Resolver:
                 bound[key] = substitute(kinds[0], bound)
         return bound
 
-    def _parameter_type(self, unit: Unit, parameter: Node) -> Types:
+    def parameter_type(self, unit: Unit, parameter: Node) -> Types:
+        """The types that a parameter can have; ``auto`` makes it a template parameter."""
         type_node = parameter.child_by_field_name("type")
         if type_node is None:
             raise Unresolved(f"no type in the parameter {_short(unit, parameter)}")
@@ -446,7 +474,7 @@ class Resolver:
         for parameter, argument in zip(
             listed.named_children if listed else (), given, strict=False
         ):
-            for pattern in self._parameter_type(closure.unit, parameter):
+            for pattern in self.parameter_type(closure.unit, parameter):
                 if isinstance(bare(pattern), Param):
                     unify(pattern, self.expression(unit, argument)[0], bound, frozenset({bare(pattern).key}))  # type: ignore[attr-defined]
         trailing = _trailing(declarator)
@@ -541,8 +569,18 @@ class Resolver:
         Raises:
             Unresolved: it has several.
         """
-        if record.definition is not None:
+        found = self.definitions(record)
+        if len({d.unit.text(d.node) for d in found}) > 1:
+            paths = sorted({definition.key[0] for definition in found})
+            raise Unresolved(f"{record.name} is defined in {' and '.join(paths)}")
+        if record.definition is not None or not found:
             return record
+        return self._record(found[0].unit, found[0].node)
+
+    def definitions(self, record: Record) -> list[Definition]:
+        """The definitions that a record can have; what the file looked from includes goes first."""
+        if record.definition is not None:
+            return [record.definition]
         found = {
             (declared.unit.path, declared.start): declared
             for path in self.project.holders(record.name.rsplit("::", 1)[-1].encode())
@@ -552,9 +590,29 @@ class Resolver:
         if len(found) > 1:
             near = self.project.closure(self.viewpoint)
             found = {key: declared for key, declared in found.items() if key[0] in near} or found
-        if len(found) > 1:
-            raise Unresolved(f"{record.name} is defined in {' and '.join(sorted(path for path, _ in found))}")
-        return self._record(*[(d.unit, d.node) for d in found.values()][0]) if found else record
+        return [
+            Definition((d.unit.path, d.node.start_byte), d.unit, d.node) for d in found.values()
+        ]
+
+    def has_address(self, unit: Unit, node: Node) -> bool:
+        """Whether an expression is a place, so that its address can be taken.
+
+        Raises:
+            Unresolved: the type of a call in it is not known.
+        """
+        kind = node.type
+        if kind in ("identifier", "field_expression", "this", "qualified_identifier"):
+            return True
+        if kind == "parenthesized_expression":
+            return node.named_child_count == 1 and self.has_address(unit, node.named_children[0])
+        if kind == "compound_literal_expression":
+            return not unit.cpp
+        if kind == "conditional_expression":
+            branches = (node.child_by_field_name("consequence"), node.child_by_field_name("alternative"))
+            return unit.cpp and all(branch is not None and self.has_address(unit, branch) for branch in branches)
+        if kind in ("subscript_expression", "pointer_expression", "call_expression"):
+            return all(isinstance(item, Ref) for item in self.expression(unit, node))
+        return kind in ("assignment_expression", "comma_expression") and unit.cpp
 
     def _behind_macros(
         self, record: Record, table: decl.Table, name: bytes
@@ -587,7 +645,8 @@ class Resolver:
                         result += each(lambda kind: substitute(kind, dict(record.bindings)), kinds)
         return tuple(result)
 
-    def _member_values(self, kind: Type, name: bytes) -> Types:
+    def member_types(self, kind: Type, name: bytes) -> Types:
+        """The types that a member of a class can have."""
         kind = bare(kind)
         if isinstance(kind, Record):
             found = self.members(kind, name)
@@ -603,7 +662,7 @@ class Resolver:
         elif isinstance(kind, External) and is_clean(kind):
             return (External(f"{kind.name}.{name.decode()}"),)
         elif isinstance(kind, Signature):
-            return self._member_values(kind.result, name)
+            return self.member_types(kind.result, name)
         raise Unresolved(f"{describe(kind)} has no member {name.decode()}")
 
     def _inherited(self, unit: Unit, node: Node, name: bytes) -> list[Declared]:
@@ -676,6 +735,10 @@ class Resolver:
     def _is_own(self, namespace: tuple[bytes, ...]) -> bool:
         return namespace[:1] not in ((), (b"std",)) and not self.scopes.is_external(namespace[0])
 
+    def scope_types(self, unit: Unit, node: Node) -> Types:
+        """The classes that the part of a qualified name before its last ``::`` names; may be none."""
+        return self._scope(unit, node)[0]
+
     def _scope(
         self, unit: Unit, node: Node, place: Node | None = None
     ) -> tuple[Types, tuple[bytes, ...]]:
@@ -725,7 +788,8 @@ class Resolver:
             return (External(f"{kind.name}::{name.decode()}"),)
         raise Unresolved(f"{describe(kind)} has no type {name.decode()}")
 
-    def _is_type(self, unit: Unit, node: Node) -> bool:
+    def is_type(self, unit: Unit, node: Node) -> bool:
+        """Whether an identifier names a type and nothing else."""
         name = unit.text(node)
         found = self.scopes.lookup(unit, node, name, decl.VALUES | decl.TYPES)
         return bool(found) and all(declared.kind in decl.TYPES for declared in found)
@@ -765,6 +829,16 @@ class Resolver:
             raise Unresolved("a structured binding without auto")
         return each(lambda kind: self._shape(unit, declared.declarator, kind), kinds)
 
+    def return_types(self, unit: Unit, function: Node) -> Types:
+        """The types that a function definition returns.
+
+        Raises:
+            Unresolved: it is a constructor, or has no type.
+        """
+        declarator = function.child_by_field_name("declarator")
+        kinds = self.type(unit, _field(function, "type"))
+        return each(_result_of, each(lambda kind: self._shape(unit, declarator, kind), kinds))
+
     def _constructed(self, declared: Declared) -> Type:
         """What a function without a return type makes: its class."""
         scope = declared.node.parent
@@ -785,7 +859,7 @@ class Resolver:
                 raise Unresolved(f"{declared.name.decode()} returns auto and has no body")
             return each(Signature, self._returned(unit, body))
         if declared.node.type.endswith("parameter_declaration"):
-            return self._parameter_type(unit, declared.node)
+            return self.parameter_type(unit, declared.node)
         if declared.init is None:
             raise Unresolved(f"{declared.name.decode()} is auto without a value")
         init = declared.init
@@ -1065,6 +1139,10 @@ class Resolver:
             result += self.expression(expansion, _wrapped(inner))
         return each(lambda kind: kind, result)
 
+    def visible_macro(self, name: bytes, path: str) -> Macro | None:
+        """One definition of a macro that a file can see."""
+        return next(iter(self.project.macros(name, path)), None)
+
     def expansion(self, unit: Unit, use: Node, macro: Macro) -> Unit:
         """The tree of a macro's use, expanded, as an expression."""
         text = self._origin_pieces(unit, use)
@@ -1072,10 +1150,21 @@ class Resolver:
         return parse_pieces(sequence, (unit, use), _WRAPS[0])
 
     def _origin_pieces(self, unit: Unit, node: Node) -> list[Piece]:
-        found = tokens(unit.source, node.start_byte, node.end_byte)
+        source = unit.source if unit.origins else self.project.text(unit.path).plain
+        found = tokens(source, node.start_byte, node.end_byte)
         if not unit.origins:
             return pieces(found, unit.path)
         return [Piece(token.text, token.kind, unit.origin(token.start)) for token in found]
+
+    def invocation(self, unit: Unit, node: Node) -> list[Piece]:
+        """The tokens of a macro's use in a file: its name, and its arguments if it has any."""
+        code = self.project.text(unit.path).code
+        end = node.end_byte
+        rest = code[end:].lstrip()[:1] if end < len(code) else b""
+        if rest == b"(":
+            last = closing(code, code.index(b"(", end))
+            end = end if last is None else last + 1
+        return pieces(tokens(self.project.text(unit.path).plain, node.start_byte, end), unit.path)
 
     def _macro_type(self, unit: Unit, node: Node, name: bytes) -> Types:
         """The type that a macro's name stands for."""

@@ -107,7 +107,7 @@ class Scopes:
                 rb"|\btypedef\b[^;{}]*\b" + word + rb"\b[^;{}]*;|[}*]\s*" + word + rb"\s*[;,]"
             )
             self._external[name] = not any(
-                declaring.search(self.project.text(path).plain) for path in self.project.holders(name)
+                declaring.search(self.project.text(path).code) for path in self.project.holders(name)
             )
         return self._external[name]
 

@@ -19,6 +19,7 @@ import tree_sitter_cpp
 from tree_sitter import Language, Node, Parser
 
 from numamirror_build.rewrite.macros import DECORATION_CALLS, DECORATIONS, Origin, Piece
+from numamirror_build.rewrite.preprocessor import Define
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.text import closing
 
@@ -99,6 +100,16 @@ def parse_text(path: str, source: bytes, cpp: bool) -> Unit:
     return Unit(path, source, _parser(cpp).parse(source).root_node, cpp)
 
 
+def parse_in_place(project: Project, path: str, define: Define, wrap: tuple[bytes, bytes]) -> Unit:
+    """The tree of a macro's body where it stands in its file, between the two texts of ``wrap``."""
+    plain = project.text(path).plain
+    body = re.sub(rb"\\(\r?\n)", rb" \1", plain[define.body : define.end])
+    prefix = wrap[0].rjust(define.body)[-define.body :]
+    source = prefix + body + wrap[1]
+    cpp = is_cpp(path)
+    return Unit(path, source, _parser(cpp).parse(source).root_node, cpp)
+
+
 def parse_pieces(sequence: list[Piece], outer: tuple[Unit, Node], wrap: tuple[bytes, bytes]) -> Unit:
     """The tree of an expansion, between the two texts of ``wrap``."""
     parts = [wrap[0]]
@@ -170,6 +181,9 @@ def _tame_macro(
         if not _FIELD.search(code, match.start(), end):
             _blank(result, match.start(), end)
     elif kind == "statement":
+        if function_like and not _FIELD.search(code, match.end(), end):
+            opening = code.index(b"(", match.end())
+            _blank(result, opening + 1, end - 1)
         follow = _FOLLOW.match(code, end)
         ends_here = follow and (follow[1].isalnum() or follow[1] in b"_}{*(:~") and follow.start(1) > end
         if ends_here and not code.startswith((b"else", b"while"), follow.start(1) if follow else 0):
@@ -189,7 +203,8 @@ def _unwrap(result: bytearray, code: bytes, start: int, end: int, kept: int) -> 
         if byte == b"," and depth == 1:
             bounds.append(offset)
     bounds.append(end - 1)
-    if kept + 1 < len(bounds):
+    dropped = code[start : bounds[kept]] + code[bounds[kept + 1] : end] if kept + 1 < len(bounds) else b""
+    if dropped and not _FIELD.search(dropped):
         _blank(result, start, bounds[kept] + 1)
         _blank(result, bounds[kept + 1], end)
 
@@ -197,6 +212,8 @@ def _unwrap(result: bytearray, code: bytes, start: int, end: int, kept: int) -> 
 def _tame_launches(result: bytearray, code: bytes) -> None:
     """Turn ``f<<<a, b>>>(c)`` into the call ``f(a, b, c)``."""
     for match in _LAUNCH.finditer(code):
+        if result[match.start()] == 0x20:
+            continue
         last = code.find(b">>>", match.end())
         follow = _FOLLOW.match(code, last + 3) if last >= 0 else None
         if not follow or follow[1] != b"(":

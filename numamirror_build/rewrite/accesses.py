@@ -1,0 +1,220 @@
+"""Which places in a file name the field of a tensor.
+
+The search starts from the words of the text, not from the parse: every word that is the field's name
+is looked at, and one that the parse cannot explain is an error, not a miss.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from numamirror_build.rewrite import declarations as decl
+from numamirror_build.rewrite.kinds import (
+    Array,
+    Builtin,
+    External,
+    Pointer,
+    Record,
+    Signature,
+    Type,
+    Unresolved,
+    bare,
+)
+from numamirror_build.rewrite.project import Project
+from numamirror_build.rewrite.resolver import Resolver, describe
+from numamirror_build.rewrite.rules import Access
+from numamirror_build.rewrite.sites import TypeException
+from numamirror_build.rewrite.text import Text
+from numamirror_build.rewrite.units import Unit
+
+STRUCT = "ggml_tensor"
+FIELD = b"data"
+HEADER = "ggml.h"
+
+_HEIR = re.compile(rb"\b(?:struct|class)\s+\w+(?:\s+final)?\s*:[^:;{}()][^;{}()]*\bggml_\w*tensor")
+_WORD = re.compile(rb"(?<![\w$])data(?![\w$])")
+
+
+@dataclass(frozen=True, order=True)
+class Problem:
+    """An access that cannot be rewritten: where, and why."""
+
+    path: str
+    line: int
+    column: int
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Word:
+    """A place where the field's name stands in code: its offset, and the operator before it if any."""
+
+    offset: int
+    operator: bytes
+
+
+def words(text: Text) -> Iterator[Word]:
+    """The places where the field's name stands in a file's code, calls of functions of that name left out."""
+    for match in _WORD.finditer(text.code):
+        before = text.code[max(0, match.start() - 400) : match.start()].rstrip()
+        operator = next((o for o in (b"->", b"::", b".") if before.endswith(o)), b"")
+        after = text.code[match.end() : match.end() + 400].lstrip()[:1]
+        if not (after == b"(" and operator):
+            yield Word(match.start(), operator)
+
+
+class Finder:
+    """Decides for one place in a tree whether it is an access."""
+
+    def __init__(self, project: Project, resolver: Resolver, exceptions: Iterable[TypeException]) -> None:
+        self.project = project
+        self.resolver = resolver
+        self._exceptions = {(e.path, e.function, e.base): e for e in exceptions}
+        self.headers = frozenset(
+            path
+            for path in project.holders(STRUCT.encode())
+            if posixpath.basename(path) == HEADER and self._defines(path)
+        )
+        self.has_heirs = any(_HEIR.search(content) for content in project.files.values())
+
+    def _defines(self, path: str) -> bool:
+        return any(
+            declared.kind == decl.CLASS and declared.node.child_by_field_name("body")
+            for unit in self.resolver.scopes.units(path)
+            for names in decl.namespaces(unit).values()
+            for declared in names.get(STRUCT.encode(), [])
+        )
+
+    def can_reach(self, path: str) -> bool:
+        """Whether a file, or one that includes it, can see the definition of the struct."""
+        return not self.headers.isdisjoint(self.project.context(path))
+
+    def access(self, unit: Unit, offset: int) -> Access | None:
+        """The access whose field name begins at an offset, or None if the name there is something else.
+
+        Raises:
+            Unresolved: it cannot be told.
+        """
+        node = unit.at(offset, offset + len(FIELD))
+        parent = node.parent
+        while parent is not None and parent.type in ("qualified_identifier", "dependent_name", "template_method"):
+            node, parent = parent, parent.parent
+        if parent is None or parent.type != "field_expression":
+            raise Unresolved("the code around it cannot be parsed")
+        if parent.parent is not None and parent.parent.type == "call_expression":
+            if parent.parent.child_by_field_name("function") == parent:
+                return None
+        arrow = unit.text(parent.child_by_field_name("operator") or parent) == b"->"
+        verdict = self._verdict(unit, parent, arrow)
+        if verdict is None:
+            return None
+        _check_parse(parent)
+        return Access(unit, parent, arrow, verdict)
+
+    def _verdict(self, unit: Unit, node: Node, arrow: bool) -> bool | None:
+        """For a tensor, whether the base is a plain pointer; None for any other struct."""
+        argument = node.child_by_field_name("argument")
+        if argument is None or argument.type == "sizeof_expression":
+            raise Unresolved("the base cannot be told from what is before it")
+        if argument.type == "call_expression" and self._is_cast(unit, argument):
+            raise Unresolved("a cast without a pointer in front of parentheses; write it with more parentheses")
+        try:
+            kinds = self.resolver.expression(unit, argument)
+            answers = {self._is_tensor(k, arrow) for k in kinds}
+        except Unresolved:
+            said = self._exception(unit, node, argument)
+            if said is None:
+                raise
+            answers = {said.tensor}
+            kinds = ()
+        if len(answers) > 1:
+            names = " or ".join(sorted(describe(bare(kind)) for kind in kinds))
+            raise Unresolved(f"it is ambiguous: {names}")
+        if answers == {False}:
+            return None
+        return self._is_raw(unit, argument, kinds, arrow)
+
+    def _is_cast(self, unit: Unit, call: Node) -> bool:
+        callee = call.child_by_field_name("function")
+        inner = callee.named_children[0] if callee and callee.named_child_count == 1 else None
+        return (
+            callee is not None
+            and callee.type == "parenthesized_expression"
+            and inner is not None
+            and inner.type == "identifier"
+            and self.resolver.is_type(unit, inner)
+        )
+
+    def _is_raw(self, unit: Unit, argument: Node, kinds: Iterable[Type], arrow: bool) -> bool:
+        if not arrow:
+            inner = argument.named_children[0] if argument.type == "parenthesized_expression" else None
+            if inner is None or inner.type != "pointer_expression" or inner.children[0].type != "*":
+                if not self.resolver.has_address(unit, argument):
+                    raise Unresolved("the tensor is a temporary value without an address")
+                return False
+            target = inner.child_by_field_name("argument")
+            kinds = self.resolver.expression(unit, target) if target else ()
+        found = [bare(kind) for kind in kinds]
+        return all(isinstance(kind, (Pointer, Array)) for kind in found)
+
+    def _is_tensor(self, kind: Type, arrow: bool) -> bool:
+        owner = bare(self.resolver.pointee(kind)) if arrow else bare(kind)
+        return self.holds_field(owner, arrow)
+
+    def holds_field(self, owner: Type, arrow: bool = False) -> bool:
+        """Whether the member ``data`` of a class is the field of a tensor.
+
+        Raises:
+            Unresolved: the type is not one that has members, or is not known.
+        """
+        if isinstance(owner, Signature):
+            return self.holds_field(bare(owner.result), arrow)
+        if isinstance(owner, External):
+            return False
+        if isinstance(owner, Record):
+            if self.is_tensor(owner):
+                return True
+            return any(self.is_tensor(holder) for holder, _ in self.resolver.members(owner, FIELD))
+        if isinstance(owner, Builtin) and owner.name == "enum":
+            return False
+        raise Unresolved(f"{describe(owner)} is not a class")
+
+    def is_tensor(self, record: Record) -> bool:
+        """Whether a class is the struct itself, and not another one of that name."""
+        if record.name != STRUCT:
+            return False
+        found = self.resolver.definitions(record)
+        return not found or any(definition.key[0] in self.headers for definition in found)
+
+    def _exception(self, unit: Unit, node: Node, argument: Node) -> TypeException | None:
+        base = b"".join(unit.text(argument).split()).decode("utf-8", "replace")
+        return self._exceptions.get((unit.path, function_around(unit, node), base))
+
+
+def function_around(unit: Unit, node: Node) -> str:
+    """The name of the function that a node is in; empty outside of functions."""
+    scope: Node | None = node
+    found = ""
+    while scope is not None:
+        if scope.type == "function_definition":
+            name = decl.name_part(scope.child_by_field_name("declarator"))
+            found = unit.text(name).decode("utf-8", "replace") if name else found
+        scope = scope.parent
+    return found
+
+
+def _check_parse(node: Node) -> None:
+    """Refuse a node whose surroundings, up to the statement it is in, hold errors of the parse."""
+    scope: Node | None = node
+    while scope is not None and not scope.type.endswith(("_statement", "declaration", "_definition")):
+        if scope.is_error:
+            raise Unresolved("the code around it cannot be parsed")
+        scope = scope.parent
+    if node.has_error:
+        raise Unresolved("the code before it cannot be parsed")

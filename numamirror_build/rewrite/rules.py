@@ -1,0 +1,200 @@
+"""The edits for one access."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tree_sitter import Node
+
+from numamirror_build.rewrite.contexts import COMPOUND, READ, NoRule, Use
+from numamirror_build.rewrite.kinds import Pointer, Types, bare
+from numamirror_build.rewrite.sites import GETTER, SETTER, Edit
+from numamirror_build.rewrite.text import Text, is_name_byte
+from numamirror_build.rewrite.units import Unit
+
+_SIMPLE = frozenset({"identifier", "field_identifier", "this", "number_literal", "char_literal"})
+_POSTFIX = _SIMPLE | {
+    "field_expression",
+    "subscript_expression",
+    "call_expression",
+    "parenthesized_expression",
+    "string_literal",
+    "null",
+}
+
+
+@dataclass(frozen=True)
+class Access:
+    """An access to the data of a tensor.
+
+    Attributes:
+        unit: the tree it was found in; offsets in it are those of the file.
+        node: the field expression.
+        arrow: whether it is ``->`` and not ``.``.
+        raw: for ``->``, whether the base is a plain pointer; for ``.``, whether a ``*`` before it is on one.
+        star: how to get from the base to the object, if it is no plain pointer: ``*`` or a call.
+    """
+
+    unit: Unit
+    node: Node
+    arrow: bool
+    raw: bool
+
+
+@dataclass(frozen=True)
+class Base:
+    """How the base of an access turns into a pointer to the tensor.
+
+    Attributes:
+        start: where the base begins.
+        first: end of what is replaced at its start.
+        head: what replaces it, after the accessor's name.
+        last: where the kept part of the base ends.
+    """
+
+    start: int
+    first: int
+    head: bytes
+    last: int
+
+
+def edits_for(path: str, text: Text, access: Access, use: Use, prefix: bytes) -> list[Edit]:
+    """The edits that route one access through an accessor.
+
+    Args:
+        path: the file.
+        text: its text.
+        access: the access.
+        use: how it is used.
+        prefix: ``::`` where the accessor's plain name means something else, else empty.
+
+    Raises:
+        NoRule: the access has a form without a rule.
+    """
+    base = _base(access)
+    field = _child(access.node, "field")
+    make = _Maker(path, text)
+    if use.kind == READ:
+        make.replace(base.start, base.first, _named(text, base.start, prefix + GETTER.encode()) + base.head, READ)
+        make.close(base.last, field.end_byte, b")", READ)
+        return make.edits
+    name = _named(text, base.start, prefix + SETTER.encode())
+    make.replace(base.start, base.first, name + base.head, use.kind)
+    if use.kind == COMPOUND:
+        _compound(make, access, use, base, prefix)
+        return make.edits
+    left, right = _child(use.node, "left"), _child(use.node, "right")
+    equals = text.code.index(b"=", left.end_byte)
+    make.close(base.last, equals + 1, b",", use.kind)
+    make.replace(right.end_byte, right.end_byte, b")", use.kind)
+    return make.edits
+
+
+class _Maker:
+    def __init__(self, path: str, text: Text) -> None:
+        self.path = path
+        self.text = text
+        self.edits: list[Edit] = []
+
+    def replace(self, start: int, end: int, new: bytes, rule: str) -> None:
+        if self.text.has_comment(start, end):
+            raise NoRule("a comment stands inside of the access")
+        self.edits.append(Edit(self.path, start, end, self.text.content[start:end], new, rule))
+
+    def close(self, start: int, end: int, new: bytes, rule: str) -> None:
+        """Replace the operator and the field; comments between them stay."""
+        old = self.text.content[start:end]
+        if self.text.has_comment(start, end):
+            kept = b"".join(
+                self.text.content[i : i + 1]
+                for i in range(start, end)
+                if self.text.plain[i : i + 1].isspace()
+            )
+            new = kept.rstrip(b" \t") + (b"" if kept.rstrip(b" \t").endswith(b"\n") else b" ") + new
+        self.edits.append(Edit(self.path, start, end, old, new, rule))
+
+
+def _named(text: Text, offset: int, name: bytes) -> bytes:
+    """The accessor's name, apart from what stands before it."""
+    glued = is_name_byte(text.content, offset - 1) or (
+        name.startswith(b":") and text.content[offset - 1 : offset] == b":"
+    )
+    return b" " + name if glued else name
+
+
+def _child(node: Node, name: str) -> Node:
+    child = node.child_by_field_name(name)
+    if child is None:
+        raise NoRule(f"a {node.type} without its {name}")
+    return child
+
+
+def _base(access: Access) -> Base:
+    node = _child(access.node, "argument")
+    inner = _inside(node)
+    start, end = node.start_byte, node.end_byte
+    if access.arrow:
+        if not access.raw:
+            return Base(start, start, b"(&*", end)
+        if inner is not None and inner.type not in ("comma_expression", "compound_statement"):
+            return Base(start, start, b"", end - 1)
+        return Base(start, start, b"(", end)
+    if inner is not None and inner.type == "pointer_expression" and inner.children[0].type == "*":
+        target = _child(inner, "argument")
+        if access.raw:
+            return Base(start, target.start_byte, b"(", target.end_byte)
+        return Base(start, inner.start_byte, b"(&", inner.end_byte)
+    return Base(start, start, b"(&", end)
+
+
+def _inside(node: Node) -> Node | None:
+    """The expression in a pair of parentheses."""
+    if node.type != "parenthesized_expression" or node.named_child_count != 1:
+        return None
+    return node.named_children[0]
+
+
+def _compound(make: _Maker, access: Access, use: Use, base: Base, prefix: bytes) -> None:
+    """``p->data += n`` becomes a store of the sum."""
+    text, node = make.text, _child(access.node, "argument")
+    if not _is_pure(node):
+        raise NoRule("a compound store to the field of something that has effects when it is read twice")
+    copy = text.content[base.first : base.last].strip()
+    if base.head == b"":
+        copy = copy[1:].strip()
+    pointer = base.head.lstrip(b"(") + copy
+    value = b", (char *) " + prefix + GETTER.encode() + b"(" + pointer + b")"
+    if use.node.type == "update_expression":
+        operator = b" + 1" if b"++" in access.unit.text(use.node) else b" - 1"
+        if use.node.start_byte < base.start:
+            raise NoRule("a prefix increment of the field")
+        make.close(base.last, use.node.end_byte, value + operator + b")", COMPOUND)
+        return
+    right = _child(use.node, "right")
+    operator = access.unit.text(_child(use.node, "operator"))
+    if operator not in (b"+=", b"-="):
+        raise NoRule(f"a store to the field with {operator.decode()}")
+    simple = right.type in _POSTFIX
+    make.close(base.last, right.start_byte, value + b" " + operator[:1] + b" " + (b"" if simple else b"("), COMPOUND)
+    make.replace(right.end_byte, right.end_byte, b")" if simple else b"))", COMPOUND)
+
+
+def _is_pure(node: Node) -> bool:
+    """Whether reading an expression twice is the same as reading it once, and nothing in it is an access."""
+    if node.type in _SIMPLE:
+        return True
+    if node.type in ("field_expression", "subscript_expression", "parenthesized_expression", "pointer_expression"):
+        if node.type == "field_expression" and node.child_by_field_name("field") and _field_text(node) == b"data":
+            return False
+        return all(_is_pure(child) for child in node.named_children if child.type != "field_identifier")
+    return node.type in ("subscript_argument_list",) and all(map(_is_pure, node.named_children))
+
+
+def _field_text(node: Node) -> bytes | None:
+    field = node.child_by_field_name("field")
+    return field.text if field else None
+
+
+def is_raw(kinds: Types) -> bool:
+    """Whether all alternatives are plain pointers or arrays."""
+    return all(isinstance(bare(kind), Pointer) or type(bare(kind)).__name__ == "Array" for kind in kinds)
