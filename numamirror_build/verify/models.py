@@ -26,8 +26,8 @@ from numamirror_build.progress import Progress
 from numamirror_build.store import Store, digest, file_sha256
 
 EMBEDDING = 256
-HEADS = 8
-KV_HEADS = 4
+HEADS = 4
+KV_HEADS = 2
 CONTEXT = 2048
 EXPERTS = 8
 EXPERTS_USED = 2

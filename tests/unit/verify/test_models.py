@@ -15,11 +15,11 @@ from numamirror_build.store import Store
 from numamirror_build.verify.models import RECIPES, Recipe, find_model, make_model, read_contents
 
 DIGESTS = {
-    "dense-f16": "b41be4d71d7e522745d722229dac039a9b6e5b7322ee98daeeb60146640897bb",
-    "dense-q8_0": "7aa1cb1849facd41dadd9b31de4c0c2f6888d84bca09b7db06e952f1c1a4afca",
-    "dense-q4_0": "5670c86abaccc973385db7f0a0129b0b943f6c06e210b6449e45edc9e7792d70",
-    "moe-q8_0": "53653b9d6d110a13d408e3f2e43c6693ce5890d31efe1b41cf8c41227c68654b",
-    "moe-q4_0": "d823c86131e4c1967e76c24758ecf1cc409f2c461301aa9194dbb5fb2400375b",
+    "dense-f16": "91c4db8cee59551f914b753726284f5a265ca062c495365fc56f4188f423fdbe",
+    "dense-q8_0": "367748f8a696e26a6c623c677331ccf1e3efff9988ee46b5340a953882463122",
+    "dense-q4_0": "b559f5fc36ceb4333ff8fe67d1915310317d7f1cca8d4a0a3bb37b0fdd7ebcce",
+    "moe-q8_0": "49037778645e32f5f6efd4b0ac2367310e3edc86dd13e2cce1832330eea8ef78",
+    "moe-q4_0": "16b7156c2b24ffec1e5e572c2174ddca1fd2c8db6f2143ba7ce975465d5dac5b",
 }
 
 
