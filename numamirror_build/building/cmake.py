@@ -184,7 +184,7 @@ def first_error(output: str, tree: str) -> tuple[str | None, str | None]:
         output: what the tool printed.
         tree: how the path of the tree ends; places inside are shown relative to it.
     """
-    lines = output.splitlines()
+    lines = [line.strip() for line in output.splitlines()]
     for line in lines:
         if found := _COMPILER_ERROR.match(line):
             return found["where"].split(f"{tree}/")[-1], found["why"]

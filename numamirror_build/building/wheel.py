@@ -114,7 +114,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         log.parent.mkdir(parents=True, exist_ok=True)
         source = folder / "source"
         if not source.exists():
-            half = _unpack(archive, folder / "half")
+            half = _unpack(archive, folder / "half", recipe.vendored)
             copy_tree(tree.path, half / recipe.vendored)
             _set_version(half / recipe.package / "__init__.py", version)
             _add_licences(half, licence_files(recipe, half / recipe.vendored))
@@ -142,7 +142,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
             raise WheelError(
                 "The wheel could not be built",
                 where=where,
-                why=why or _last_error(done.output),
+                why=why or _complaint(done.output),
                 hint=f"the whole output is in {log}",
                 details={"log": str(log), "returncode": done.returncode},
             )
@@ -168,11 +168,14 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
     )
 
 
-def _unpack(archive: Path, into: Path) -> Path:
+def _unpack(archive: Path, into: Path, vendored: str) -> Path:
     """The sdist's content without the tree it vendors and without what is left of its git repository."""
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
     top = unpack_sdist(archive, into)
+    if not (top / vendored).is_dir():
+        raise WheelError("The binding's sdist has no tree where one is expected", where=vendored)
+    shutil.rmtree(top / vendored)
     shutil.rmtree(top / ".git", ignore_errors=True)
     return top
 
@@ -224,7 +227,6 @@ def _command(folder: Path) -> list[str | Path]:
     shutil.rmtree(folder / "wheel", ignore_errors=True)
     settings = {
         "build-dir": str(folder / "build"),
-        "cmake.verbose": "false",
         "wheel.license-files": f"LICENSE*;{_LICENCES}/**/*",
     }
     return [
@@ -265,6 +267,9 @@ def _check(path: Path, binding: Binding, version: str, recipe: Recipe, log: Path
         )
 
 
-def _last_error(output: str) -> str | None:
-    errors = [line for line in output.splitlines() if "error:" in line.lower() or line.startswith("***")]
-    return errors[-1].strip() if errors else None
+def _complaint(output: str) -> str | None:
+    """The first lines in which pip or the build backend complains."""
+    marks = ("ERROR: ", "error: ", "*** ")
+    lines = [line.strip() for line in output.splitlines()]
+    first = next((number for number, line in enumerate(lines) if line.startswith(marks)), None)
+    return None if first is None else "\n".join(lines[first : first + 3])

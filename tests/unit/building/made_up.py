@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ from numamirror_build.upstreams.pins import Binding, Pin
 
 BINDING = Binding("tiny-python", "1.5", "tiny_python-1.5.tar.gz", "0" * 64)
 PIN = Pin("tiny", "1.0", "c0ffee" + "0" * 34, None, None, BINDING, listed=True)
+
+NOTHING: Mapping[str, str] = {}
 
 FACTS = """
 [build]
@@ -157,10 +160,9 @@ def data_root(folder: Path, facts: str = FACTS) -> Path:
     )
 
 
-def pristine(folder: Path, key: str = "k", **changed: str) -> PristineTree:
-    """The tree, with some files' content changed; file names with ``_`` for ``.``."""
-    files = {**TREE, **{name.replace("_", "."): text for name, text in changed.items()}}
-    return PristineTree(_checkout(write(folder, files), key))
+def pristine(folder: Path, key: str = "k", *, changed: Mapping[str, str] = NOTHING) -> PristineTree:
+    """The tree, with some files' content changed."""
+    return PristineTree(_checkout(write(folder, {**TREE, **changed}), key))
 
 
 def patched(
@@ -170,19 +172,18 @@ def patched(
     sites: tuple[Site, ...] = (),
     out_of_scope: tuple[OutOfScope, ...] = (),
     pin: Pin = PIN,
-    **changed: str,
+    changed: Mapping[str, str] = NOTHING,
 ) -> PatchedTree:
     """The tree as one with a plan applied."""
-    checkout = _checkout(pristine(folder, **changed).path, "k", pin)
+    checkout = _checkout(pristine(folder, changed=changed).path, "k", pin)
     plan = Plan("tiny", pin, None, "cpu", sites, (), (), out_of_scope, digest)
     return PatchedTree(plan, checkout, folder, "k", 0.0, fresh=True)
 
 
-def sdist(folder: Path, **changed: str) -> Path:
-    """The binding's sdist, with some files' content changed; file names with ``_`` for ``.`` and ``/``."""
-    names = {name.replace(".", "_").replace("/", "_"): name for name in SDIST}
-    files = {**SDIST, **{names[name]: text for name, text in changed.items()}}
-    top = write(folder / "tiny_python-1.5", files)
+def sdist(folder: Path, *, changed: Mapping[str, str] = NOTHING) -> Path:
+    """The binding's sdist, with some files' content changed, in a folder that is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    top = write(folder / "tiny_python-1.5", {**SDIST, **changed})
     with tarfile.open(folder / BINDING.sdist, "w:gz") as archive:
         archive.add(top, top.name)
     return folder / BINDING.sdist

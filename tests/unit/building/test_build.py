@@ -159,7 +159,9 @@ def test_installing_again_replaces(tmp_path: Path, cache: Store) -> None:
 
 def test_compile_error_is_shown(tmp_path: Path, cache: Store) -> None:
     """The error names the file in the tree, line and column, the compiler's message and the log."""
-    tree = made_up.pristine(tmp_path / "tree", lib_c="#warning first\nint f(void) {\n    return g;\n}\n")
+    tree = made_up.pristine(
+        tmp_path / "tree", changed={"lib.c": "#warning first\nint f(void) {\n    return g;\n}\n"}
+    )
     with pytest.raises(BuildError) as caught:
         make_build(cache, tree, CLI, progress=Quiet())
     assert caught.value.exit_code == 21
@@ -172,7 +174,7 @@ def test_compile_error_is_shown(tmp_path: Path, cache: Store) -> None:
 
 def test_failed_build_is_not_finished(tmp_path: Path, cache: Store) -> None:
     """The same command fails again after a failure; it does not find a build."""
-    tree = made_up.pristine(tmp_path / "tree", lib_c="x")
+    tree = made_up.pristine(tmp_path / "tree", changed={"lib.c": "x"})
     for _ in range(2):
         with pytest.raises(BuildError):
             make_build(cache, tree, CLI, progress=Quiet())
@@ -181,7 +183,7 @@ def test_failed_build_is_not_finished(tmp_path: Path, cache: Store) -> None:
 def test_configure_error_is_shown(tmp_path: Path, cache: Store) -> None:
     """CMake's own errors are shown with the place in the CMake file."""
     text = made_up.TREE["CMakeLists.txt"] + 'message(FATAL_ERROR "no such luck")\n'
-    tree = made_up.pristine(tmp_path / "tree", CMakeLists_txt=text)
+    tree = made_up.pristine(tmp_path / "tree", changed={"CMakeLists.txt": text})
     with pytest.raises(BuildError) as caught:
         make_build(cache, tree, CLI, progress=Quiet())
     assert caught.value.where == f"CMakeLists.txt:{text.count(chr(10))}"

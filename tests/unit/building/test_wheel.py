@@ -1,0 +1,199 @@
+"""Wheels of a made-up binding: version, content, record, failure; environments with the wheel installed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from numamirror_build.building import wheel as module
+from numamirror_build.building.build import BuildOptions
+from numamirror_build.building.venv import make_venv
+from numamirror_build.building.wheel import Wheel, make_wheel
+from numamirror_build.errors import WheelError
+from numamirror_build.progress import Quiet
+from numamirror_build.store import Store
+from tests.unit.building import made_up
+from tests.unit.building.conftest import Heard
+
+pytestmark = pytest.mark.build
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the cache that the module's tests share."""
+    return tmp_path_factory.mktemp("wheels")
+
+
+@pytest.fixture
+def shared_cache(shared: Path) -> Store:
+    """That cache."""
+    return Store(shared / "cache")
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The binding's sdist, which the package index would give."""
+    path = made_up.sdist(tmp_path / "index")
+    monkeypatch.setattr(module, "fetch_sdist", lambda *_, **__: path)
+    return path
+
+
+@pytest.fixture
+def wheel(shared: Path, shared_cache: Store, archive: Path) -> Wheel:
+    """The wheel of the made-up patched tree, built by the first test that asks for it."""
+    return make_wheel(shared_cache, made_up.patched(shared / "tree"), BuildOptions(), progress=Quiet())
+
+
+def read(wheel: Wheel, name: str) -> str:
+    """One file of a wheel, by the end of its name."""
+    with zipfile.ZipFile(wheel.path) as content:
+        (found,) = (listed for listed in content.namelist() if listed.endswith(name))
+        return content.read(found).decode()
+
+
+def test_version_says_what_it_is(wheel: Wheel) -> None:
+    """File name, metadata, package and record have the binding's version with our local part."""
+    assert wheel.version == f"1.5+numamirror.{wheel.key[:10]}"
+    assert wheel.path.name.startswith(f"tiny_python-{wheel.version}-py3-none-")
+    assert Parser().parsestr(read(wheel, "dist-info/METADATA"))["Version"] == wheel.version
+    assert f'__version__ = "{wheel.version}"' in read(wheel, "tiny_python/__init__.py")
+    assert Version(wheel.version) > Version("1.5")
+    assert wheel.sha256 == hashlib.sha256(wheel.path.read_bytes()).hexdigest()
+
+
+def test_record_inside(wheel: Wheel) -> None:
+    """The wheel carries what it was made from: commit, plan, settings, tools; and what CPU it needs."""
+    record = json.loads(read(wheel, "tiny_python/numamirror.json"))
+    assert record["wheel"] == wheel.version
+    assert (record["commit"], record["plan"], record["scope"]) == (made_up.PIN.commit, "d", "cpu")
+    assert record["settings"]["TINY_MIRROR"] == "ON"
+    assert record["binding"]["version"] == "1.5"
+    assert record["tools"]["cmake"]
+    assert "native" in record
+
+
+def test_licences_inside(wheel: Wheel) -> None:
+    """The licences of the binding, of upstream, of what upstream vendors, and ours are in the metadata."""
+    assert read(wheel, "licenses/LICENSE.md") == "the binding's licence\n"
+    assert read(wheel, "licences/tiny/LICENSE") == "upstream's licence\n"
+    assert read(wheel, "licences/tiny/vendor/json/LICENSE-MIT") == "somebody's licence\n"
+    assert read(wheel, "licences/numamirror-build/NOTICE") == "whose\n"
+
+
+def test_nothing_of_the_place_inside(wheel: Wheel, shared: Path) -> None:
+    """No path of this machine, and nothing of the sdist's git repository, ends up in the wheel."""
+    with zipfile.ZipFile(wheel.path) as content:
+        assert not any(".git" in name for name in content.namelist())
+        assert not any(str(shared).encode() in content.read(name) for name in content.namelist())
+
+
+def test_second_time_comes_from_the_cache(shared: Path, shared_cache: Store, wheel: Wheel) -> None:
+    """The same inputs give the same wheel, and what it was made in is gone."""
+    tree = made_up.patched(shared / "tree")
+    again = make_wheel(shared_cache, tree, BuildOptions(jobs=5, programs=()), progress=Quiet())
+    assert again == replace(wheel, fresh=False)
+    folders = [path.name for path in shared_cache.folder("wheels", wheel.key).iterdir() if path.is_dir()]
+    assert folders == ["wheel"]
+
+
+def test_other_plan_gives_another_version(tmp_path: Path, cache: Store, wheel: Wheel) -> None:
+    """pip never takes a wheel for another one."""
+    other = make_wheel(cache, made_up.patched(tmp_path / "tree", "d2"), BuildOptions(), progress=Quiet())
+    assert other.version != wheel.version
+
+
+def test_arguments_of_the_user_come_last(tmp_path: Path, cache: Store, archive: Path) -> None:
+    """CMake arguments reach the wheel's build, with spaces and semicolons, after our settings."""
+    arguments = ("-DTINY_COMMIT=a b;c", "-DTINY_MIRROR=OFF")
+    options = BuildOptions(cmake_args=arguments)
+    wheel = make_wheel(cache, made_up.patched(tmp_path / "tree"), options, progress=Quiet())
+    with zipfile.ZipFile(wheel.path) as content:
+        assert b"a b;c" in content.read("tiny_python/lib/libtiny.so")
+    assert json.loads(read(wheel, "numamirror.json"))["arguments"] == list(arguments)
+
+
+def test_unlisted_commit_is_warned_of(tmp_path: Path, cache: Store, archive: Path) -> None:
+    """The wheel for a commit that is not listed says that the binding was not made for it."""
+    pin = replace(made_up.PIN, listed=False)
+    wheel = make_wheel(cache, made_up.patched(tmp_path / "tree", pin=pin), BuildOptions(), progress=Quiet())
+    assert "was not made for commit c0ffee" in str(wheel.warning)
+
+
+def test_compile_error_is_shown(tmp_path: Path, cache: Store, archive: Path, heard: Heard) -> None:
+    """A compile error inside pip is shown like one of a build."""
+    tree = made_up.patched(tmp_path / "tree", changed={"lib.c": "int x(void) {\n    return y;\n}\n"})
+    with pytest.raises(WheelError) as caught:
+        make_wheel(cache, tree, BuildOptions(), progress=heard)
+    assert caught.value.exit_code == 22
+    assert caught.value.where == "lib.c:2:12"
+    assert "undeclared" in str(caught.value.why)
+    assert "undeclared" in Path(caught.value.details["log"]).read_text()
+
+
+def test_failure_of_the_build_backend_is_shown(tmp_path: Path, cache: Store, archive: Path) -> None:
+    """When something fails before anything is compiled, the first complaint is the reason."""
+    text = made_up.SDIST["pyproject.toml"].replace("wheel.py-api", "wheel.no-such-setting")
+    made_up.sdist(archive.parent, changed={"pyproject.toml": text})
+    with pytest.raises(WheelError) as caught:
+        make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
+    assert "no-such-setting" in str(caught.value.why)
+
+
+def test_binding_without_a_version_line(tmp_path: Path, cache: Store, archive: Path) -> None:
+    """A binding that says its version in another way is an error, not a wheel with a wrong version."""
+    made_up.sdist(archive.parent, changed={"tiny_python/__init__.py": "VERSION = '1.5'\n"})
+    with pytest.raises(WheelError, match="does not say its version"):
+        make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
+
+
+def test_wheel_without_the_library(tmp_path: Path, cache: Store, archive: Path) -> None:
+    """A wheel that lacks what makes it one of ours is an error."""
+    text = made_up.SDIST["CMakeLists.txt"].replace("tiny_python/lib", "tiny_python/bib")
+    made_up.sdist(archive.parent, changed={"CMakeLists.txt": text})
+    with pytest.raises(WheelError) as caught:
+        make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
+    assert caught.value.why == "it lacks tiny_python/lib/libtiny.so"
+
+
+def test_environment_has_the_wheel(
+    shared_cache: Store, wheel: Wheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment's Python imports the wheel's package; the environment is made once."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    heard = Heard()
+    python = make_venv(shared_cache, wheel, requirements=(), progress=heard)
+    assert make_venv(shared_cache, wheel, requirements=(), progress=heard) == python
+    assert len(heard.steps) == 1
+    code = "import tiny_python as t; print(t.__version__, t.library.tiny_mirror())"
+    said = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.split() == [wheel.version, "1"]
+
+
+def test_environment_without_a_working_python_is_made_anew(
+    cache: Store, wheel: Wheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment whose Python has gone, for example by an update, is not taken for finished."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    python = make_venv(cache, wheel, requirements=(), progress=Quiet())
+    python.unlink()
+    python.symlink_to("/gone/python")
+    assert (
+        make_venv(cache, wheel, requirements=(), progress=Quiet()).resolve() == Path(sys.executable).resolve()
+    )
+
+
+def test_requirement_that_cannot_be_had(cache: Store, wheel: Wheel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip's reason is shown when something cannot be installed."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(WheelError) as caught:
+        make_venv(cache, wheel, requirements=("no-such-package-of-ours",), progress=Quiet())
+    assert "no-such-package-of-ours" in str(caught.value.why)
