@@ -396,9 +396,14 @@ def test_folder_of_an_unlisted_pin_is_verified_by_a_checkout_in_the_cache(tiny: 
         make_checkout(cache, pin, source=str(folder), progress=Quiet())
 
 
-def test_a_folder_inside_somebodys_clone_is_a_plain_folder(tiny: Tiny, cache: Store) -> None:
-    """A folder is a clone only if it is one itself: a repository further up does not count."""
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_inside_somebodys_clone_is_a_plain_folder(tiny: Tiny, cache: Store, linked: bool) -> None:
+    """A folder is a clone only if it is one itself: a repository further up, or where a link leads, is none."""
     folder = tiny.plain_folder("plain").rename(tiny.repository / "vendored")
+    if linked:
+        link = tiny.data.parent / "link to a folder"
+        link.symlink_to(folder)
+        folder = link
     assert get(cache, tiny, str(folder)).verified
     (folder / "README").write_text("other\n")
     with pytest.raises(ContentMismatchError, match="README: changed"):

@@ -80,6 +80,42 @@ def test_files_go_in_and_out_unchanged(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (tmp_path / "ran").exists() and not (tmp_path / "trace").exists()
 
 
+def test_ignore_and_attribute_files_in_the_users_home_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file is seen although the user's git ignores everything, and has no attributes of the user's."""
+    hostile.make(tmp_path, monkeypatch)
+    run_git("init", "--quiet", tmp_path / "tree")
+    (tmp_path / "tree/new.c").write_text("new\n")
+    assert run_git("status", "--porcelain", cwd=tmp_path / "tree") == b"?? new.c\n"
+    assert run_git("check-attr", "text", "new.c", cwd=tmp_path / "tree") == b"new.c: text: unspecified\n"
+
+
+def test_ssh_never_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A remote over ssh is asked without a terminal dialogue, whatever ssh command the user's git has."""
+    hostile.make(tmp_path, monkeypatch)
+    monkeypatch.setenv("GIT_SSH_COMMAND", "touch evil")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ssh").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/args\nexit 1\n')
+    (tmp_path / "bin/ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(SourceError):
+        run_git("ls-remote", "ssh://git@host.example/x", cwd=tmp_path)
+    assert (tmp_path / "args").read_text().startswith("-o BatchMode=yes")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_nothing_goes_on_in_the_background(tmp_path: Path) -> None:
+    """A fetch starts no maintenance that would still write to the folder when git has ended."""
+    source = Repository.create(tmp_path / "source", tmp_path / "tree")
+    source.run("commit", "--quiet", "--allow-empty", "--message", "x", env=AUTHOR)
+    other = Repository.create(tmp_path / "other")
+    trace = tmp_path / "trace"
+    other.run("fetch", "--quiet", (tmp_path / "source").as_uri(), "HEAD", env={"GIT_TRACE": str(trace)})
+    assert "upload-pack" in trace.read_text()
+    assert "maintenance" not in trace.read_text() and " gc " not in trace.read_text()
+
+
 def test_a_new_process_in_the_hostile_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What GitPython does when it is first imported minds the user's variables as little."""
     hostile.make(tmp_path, monkeypatch)
