@@ -114,10 +114,10 @@ def test_changed_data_makes_a_new_plan(tmp_path: Path, root: Path, checkout: Che
         ),
         (
             "ggml/src/ggml.c",
-            FILES["ggml/src/ggml.c"].replace(b"struct ggml_tensor * tensor", b"struct nobody_knows * tensor"),
+            FILES["ggml/src/ggml.c"].replace(b"return tensor", b"return nobody_knows"),
             AccessError,
             15,
-            ["ggml/src/ggml.c", "4"],
+            ["ggml/src/ggml.c:4", "nobody_knows"],
         ),
     ],
     ids=["anchor-missing", "anchor-twice", "unknown-type"],
