@@ -1,0 +1,83 @@
+"""The audit of real trees: it passes, and one access that is left out is found where it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from numamirror_build.building.build import Build
+from numamirror_build.errors import AuditError
+from numamirror_build.patching.apply import PatchedTree
+from numamirror_build.patching.audit import audit
+from numamirror_build.patching.plan import Plan
+from numamirror_build.pipeline import Pipeline, Request
+from numamirror_build.progress import Quiet
+from numamirror_build.rewrite import apply_edits
+from numamirror_build.store import Store
+from numamirror_build.upstreams.checkout import Checkout
+from numamirror_build.upstreams.pins import load_pins
+
+pytestmark = [pytest.mark.sources, pytest.mark.build]
+
+OTHERS = [pin.name for pin in load_pins("llama.cpp") if pin.name != "0.3.36"]
+
+
+def test_default_pin_passes(pipeline: Pipeline) -> None:
+    """No compiled access bypasses the accessors; what is not compiled is other machines' code."""
+    made = pipeline.audit
+    assert {"ggml/src/ggml-cpu/ops.cpp", "ggml/src/ggml.c", "src/llama-kv-cache.cpp"} <= set(made.compiled)
+    assert made.uncompiled
+    assert all(
+        entry.path.startswith(("ggml/src/ggml-cpu/", "ggml/src/ggml-rpc/", "ggml/src/ggml-blas/", "tools/"))
+        for entry in made.uncompiled
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pin", OTHERS)
+def test_other_pins_pass(store: Store, pin: str) -> None:
+    """The same holds for every pin that there is data for."""
+    made = Pipeline(store, Request("llama.cpp", pin, jobs=os.cpu_count() or 1), Quiet()).audit
+    assert "ggml/src/ggml.c" in made.compiled
+
+
+@pytest.mark.parametrize("path", ["ggml/src/ggml-cpu/ops.cpp", "ggml/src/ggml-alloc.c"])
+def test_edit_that_is_left_out_is_found(
+    tmp_path: Path, checkout: Checkout, patched_tree: PatchedTree, patched_build: Build, path: str
+) -> None:
+    """When the plan lacks one of its edits, the audit names file and line of that access."""
+    plan = patched_tree.plan
+    left_out = next(edit for edit in plan.edits if edit.path == path and edit.rule == "read")
+    rest = [edit for edit in plan.edits if edit.path == path and edit != left_out]
+    text = apply_edits((checkout.path / path).read_bytes(), rest)
+    before = apply_edits((checkout.path / path).read_bytes(), [e for e in rest if e.start < left_out.start])
+    shift = len(before) - (checkout.path / path).stat().st_size
+    line = text.count(b"\n", 0, left_out.start + shift) + 1
+
+    build = _build_of_one_unit(patched_build, path, text, tmp_path / "build")
+    with pytest.raises(AuditError) as caught:
+        audit(Store(tmp_path / "cache"), patched_tree, build, progress=Quiet())
+    accesses = caught.value.details["accesses"]
+    assert [(access["path"], access["line"]) for access in accesses] == [(path, line)]
+
+
+def _build_of_one_unit(build: Build, path: str, text: bytes, folder: Path) -> Build:
+    """A copy of a build's sources in which one file is other, and which compiles that file alone."""
+    shutil.copytree(build.path / "source", folder / "source")
+    source = folder / "source/vendor/llama.cpp" / path
+    source.write_bytes(text)
+    entries = json.loads(build.compile_commands.read_text().replace(str(build.path), str(folder)))
+    commands = folder / "build/compile_commands.json"
+    commands.parent.mkdir()
+    commands.write_text(json.dumps([entry for entry in entries if entry["file"] == str(source)]))
+    return dataclasses.replace(build, path=folder, key="one-unit", compile_commands=commands)
+
+
+def test_plan_has_what_the_audit_proves(plan: Plan) -> None:
+    """The files of the test above are rewritten at all."""
+    assert {"ggml/src/ggml-cpu/ops.cpp", "ggml/src/ggml-alloc.c"} <= set(plan.counts())
