@@ -85,7 +85,7 @@ def test_nothing_is_left_to_rewrite(planned: Planned, pin: Pin, scope: str) -> N
     targets = sorted({site.path for site in plan.sites})
     sources = dict(TreeFiles(planned.tree(pin, scope).path))
     assert len(targets) > 10
-    assert find_accesses(sources, targets).sites == ()
+    assert find_accesses(sources, targets).edits == ()
 
 
 @EVERY_PIN
@@ -109,7 +109,8 @@ def test_series_applies_with_git_am(planned: Planned, pin: Pin, tmp_path: Path) 
     patches = export_series(planned.store, checkout, plan, tmp_path / "series")
     clone = tmp_path / "clone"
     run_git("init", "--quiet", clone)
-    run_git("fetch", "--quiet", "--depth=1", checkout.repository.folder.as_uri(), "HEAD", cwd=clone)
+    repository = checkout.path.with_name("git")
+    run_git("fetch", "--quiet", "--depth=1", repository.as_uri(), "HEAD", cwd=clone)
     run_git("checkout", "--quiet", "FETCH_HEAD", cwd=clone)
     committer = {"GIT_COMMITTER_NAME": "Somebody", "GIT_COMMITTER_EMAIL": "some@body"}
     run_git("am", "--quiet", *patches, cwd=clone, env=committer)
