@@ -10,6 +10,7 @@ those are in the repository as they are, and changing them moves no site.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -190,12 +191,16 @@ def _part_lines(name: str, part: LockPart) -> Iterator[str]:
     yield f"\n[scope.{name}]\ndigest = {json.dumps(part.digest)}\n"
     yield f"\n[scope.{name}.hooks]\n"
     for hook, where in part.hooks.items():
-        yield f"{json.dumps(hook)} = {json.dumps(list(where))}\n"
+        yield f"{_toml_key(hook)} = {json.dumps(list(where))}\n"
     yield f"\n[scope.{name}.files]\n"
     for path, place in part.places.items():
-        entries = [f"{json.dumps(kind)} = {number}" for kind, number in part.sites.get(path, {}).items()]
+        entries = [f"{_toml_key(kind)} = {number}" for kind, number in part.sites.get(path, {}).items()]
         entries.append(f"digest = {json.dumps(place)}")
-        yield f"{json.dumps(path)} = {{ {', '.join(entries)} }}\n"
+        yield f"{_toml_key(path)} = {{ {', '.join(entries)} }}\n"
+
+
+def _toml_key(text: str) -> str:
+    return text if re.fullmatch(r"[\w-]+", text, re.ASCII) else json.dumps(text)
 
 
 def _differences(locked: LockPart, found: LockPart, *, places: bool) -> Iterator[str]:

@@ -149,7 +149,7 @@ def test_a_plan_from_the_cache_is_held_against_the_lock(
     lock = write_lock(made)
     assert lock == root / "patches/tiny/locks/1.0.toml"
     assert plan(tmp_path, checkout) == made
-    lock.write_text(lock.read_text().replace('"read" = 1', '"read" = 2'))
+    lock.write_text(lock.read_text().replace("read = 1", "read = 2"))
     with pytest.raises(LockMismatchError, match="read 1 instead of 2"):
         plan(tmp_path, checkout)
     assert plan(tmp_path, checkout, locked=False) == made
@@ -158,7 +158,7 @@ def test_a_plan_from_the_cache_is_held_against_the_lock(
 def test_unlisted_commit_is_planned_without_a_lock(tmp_path: Path, root: Path, checkout: Checkout) -> None:
     """A commit that nobody has locked is planned, whatever the locks of other commits say."""
     lock = write_lock(plan(tmp_path, checkout))
-    lock.write_text(lock.read_text().replace('"read" = 1', '"read" = 2'))
+    lock.write_text(lock.read_text().replace("read = 1", "read = 2"))
     unlisted = replace(checkout, pin=made_up.other_pin("f" * 12, "f"), key="other")
     assert plan(tmp_path, unlisted).counts() == {"ggml/src/ggml.c": {"read": 1}}
 
