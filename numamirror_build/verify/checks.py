@@ -113,8 +113,8 @@ def damaged(model: Model, variant: Variant, run: Run, reference: Run, cases: Seq
     return _check(f"mutation/{model.name}", title, problems, facts)
 
 
-def engaged(name: str, title: str, run: Run, replicas: int, contents: Contents, *, pretend: bool) -> Check:
-    """The status record says: as many replicas as asked, and every eligible weight byte in each of them."""
+def engaged(name: str, title: str, run: Run, variant: Variant, contents: Contents) -> Check:
+    """The status record says: as many replicas as asked, all eligible weight bytes and caches in each."""
     status = run.status or {}
     tensors = status.get("tensors") or {}
     eligible, replicated = tensors.get("eligible_bytes", 0), tensors.get("replicated_bytes", 0)
@@ -122,10 +122,11 @@ def engaged(name: str, title: str, run: Run, replicas: int, contents: Contents, 
     if not status:
         problems.append("there is no status record")
     else:
+        pretend = "GGML_NUMA_MIRROR_NODES" in variant.env
         if not status.get("active"):
             problems.append(f"the mirror is not active: {status.get('error')}")
-        if status.get("replicas") != replicas:
-            problems.append(f"{status.get('replicas')} replicas instead of {replicas}")
+        if status.get("replicas") != variant.replicas:
+            problems.append(f"{status.get('replicas')} replicas instead of {variant.replicas}")
         if bool(status.get("pretend")) != pretend:
             problems.append(
                 "the nodes are real instead of pretended" if pretend else "the nodes are pretended"
@@ -138,23 +139,42 @@ def engaged(name: str, title: str, run: Run, replicas: int, contents: Contents, 
                 f"only {eligible} of the file's {contents.tensor_bytes} weight bytes are eligible"
             )
         short = [node.get("id") for node in status.get("nodes", []) if node.get("bytes", 0) < replicated]
-        if short or len(status.get("nodes", [])) != replicas:
+        if short or len(status.get("nodes", [])) != variant.replicas:
             problems.append(f"nodes {short or status.get('nodes')} do not hold all {replicated} bytes")
+        problems += _caches(run, variant.policy)
         graphs = status.get("graphs") or {}
         if not graphs.get("mirrored"):
             problems.append("no graph was computed with replicas")
         if graphs.get("home"):
             problems.append(f"{graphs['home']} graphs were computed on the home replica alone")
+        if "GGML_NUMA_MIRROR_CHECK" in variant.env and not status.get("checks"):
+            problems.append("replicas were never compared")
     facts = {
         "replicas": status.get("replicas"),
+        "policy": status.get("policy"),
         "eligible_bytes": eligible,
         "replicated_bytes": replicated,
         "file_bytes": contents.tensor_bytes,
         "tensors": tensors.get("replicated"),
         "graphs": status.get("graphs"),
+        "comparisons": status.get("checks"),
         "nodes": status.get("nodes"),
     }
     return _check(f"engaged/{name}", f"{title} ({replicated:,} bytes each)", problems, facts)
+
+
+def _caches(run: Run, policy: str) -> list[str]:
+    """What is wrong with the caches: all of them are in the replicas, or none, as the policy says."""
+    status = run.status or {}
+    if status.get("policy") != policy:
+        return [f"the policy is {status.get('policy')}, not {policy}"]
+    seen = [case.get("kv") for case in run.facts.get("cases", {}).values()] or [status.get("kv")]
+    bytes_in = [(caches or {}).get("bytes", 0) for caches in seen]
+    if "kv" in policy and not all(bytes_in):
+        return [f"{bytes_in.count(0)} of {len(bytes_in)} contexts have their cache outside of the replicas"]
+    if "kv" not in policy and any(bytes_in):
+        return ["caches are in the replicas, against the policy"]
+    return []
 
 
 def idle(run: Run) -> Check:

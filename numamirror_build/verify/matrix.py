@@ -27,6 +27,8 @@ class Case:
         generate: tokens generated after the prompt; the logits of all are compared.
         kv: type of the KV cache.
         flash: flash attention on or off; None for the library's own choice.
+        action: what happens to the cache between prompt and generation: some positions are removed and the
+            rest is shifted; the sequence is copied; the state goes through memory into another context.
     """
 
     prompt: int
@@ -36,14 +38,15 @@ class Case:
     generate: int = 8
     kv: Literal["f16", "q8_0"] = "f16"
     flash: bool | None = None
+    action: Literal["shift", "copy", "state"] | None = None
 
     @property
     def id(self) -> str:
         """The case's name, for example ``p33-b32-t2``."""
-        flash = {None: "", True: "-fa", False: "-nofa"}[self.flash]
-        return (
-            f"p{self.prompt}-b{self.batch}-t{self.threads}{flash}{'' if self.kv == 'f16' else '-' + self.kv}"
-        )
+        flash = {None: None, True: "fa", False: "nofa"}[self.flash]
+        kv = None if self.kv == "f16" else self.kv
+        words = [f"p{self.prompt}", f"b{self.batch}", f"t{self.threads}", flash, kv, self.action]
+        return "-".join(word for word in words if word)
 
     def as_json(self) -> dict[str, Any]:
         """The case as the runner reads it."""
@@ -62,6 +65,7 @@ class Variant:
         env: environment variables.
         expect: how its answers stand to pristine's: ``same``, ``different``, or ``refused`` at load.
         replicas: how many replicas its status record must show; 0 for no mirror.
+        policy: what its status record must say is mirrored.
     """
 
     name: str
@@ -71,6 +75,7 @@ class Variant:
     env: Mapping[str, str] = field(default_factory=dict)
     expect: Literal["same", "different", "refused"] = "same"
     replicas: int = 0
+    policy: Literal["weights", "weights,kv"] = "weights,kv"
 
     def as_json(self) -> dict[str, Any]:
         """The variant as part of a key."""
@@ -82,9 +87,18 @@ AGAIN = Variant("pristine-again", "pristine, a second time", "pristine")
 OFF = Variant("off", "patched, no mirror asked", "patched")
 BY_ENVIRONMENT = Variant(
     "mirror-2-env",
-    "patched, mirror by environment variable alone, 2 pretend nodes",
+    "patched, mirror of the weights by environment variable alone, 2 pretend nodes",
     "patched",
     env={"GGML_NUMA_MIRROR": "weights", "GGML_NUMA_MIRROR_NODES": "2"},
+    replicas=2,
+    policy="weights",
+)
+CHECKED = Variant(
+    "mirror-2-checked",
+    "patched, mirror on 2 pretend nodes, replicas compared after each write",
+    "patched",
+    strategy=MIRROR,
+    env={"GGML_NUMA_MIRROR_NODES": "2", "GGML_NUMA_MIRROR_CHECK": "1"},
     replicas=2,
 )
 DAMAGED = Variant(
@@ -140,13 +154,20 @@ def real(nodes: int) -> Variant:
 def variants(nodes: int) -> tuple[Variant, ...]:
     """All variants for a machine with that many usable NUMA nodes, pristine first."""
     own = (real(nodes),) if nodes > 1 else ()
-    return (PRISTINE, AGAIN, OFF, *(pretend(count) for count in (1, 2, 3)), BY_ENVIRONMENT, *own, DAMAGED)
+    pretended = tuple(pretend(count) for count in (1, 2, 3))
+    return (PRISTINE, AGAIN, OFF, *pretended, BY_ENVIRONMENT, CHECKED, *own, DAMAGED)
 
 
 def all_cases() -> tuple[Case, ...]:
-    """Every prompt with every batch and thread count, and two with another attention and cache."""
+    """Every prompt with every batch and thread count; other attention and cache; changes of the cache."""
     grid = [Case(p, b, t) for p in PROMPTS for b in BATCHES for t in THREADS]
-    return (*grid, Case(33, 32, 2, flash=False), Case(33, 32, 3, kv="q8_0", flash=True))
+    attention = (Case(33, 32, 2, flash=False), Case(33, 32, 3, kv="q8_0", flash=True))
+    changes = (
+        Case(33, 32, 2, action="shift"),
+        Case(33, 32, 3, action="copy"),
+        Case(33, 32, 2, action="state"),
+    )
+    return (*grid, *attention, *changes)
 
 
 def few_cases() -> tuple[Case, ...]:

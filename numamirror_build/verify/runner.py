@@ -64,9 +64,9 @@ def logits(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {"loaded": bool(model), "status": mirror_status(), "cases": {}}
     if model:
         for case in request["cases"]:
-            values = evaluate(model, case)
+            values, caches = evaluate(model, case)
             name = f"{case['id']}.npy"
-            facts["cases"][case["id"]] = described(values)
+            facts["cases"][case["id"]] = {**described(values), "kv": caches}
             if request["reference"]:
                 difference = compared(values, np.load(Path(request["reference"]) / name))
                 facts["cases"][case["id"]]["difference"] = difference
@@ -78,26 +78,56 @@ def logits(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     return facts
 
 
-def evaluate(model: Any, case: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """Logits of the last ``rows`` positions of a prompt, and of each token generated after it (greedy)."""
+def evaluate(model: Any, case: dict[str, Any]) -> tuple[np.ndarray[Any, Any], Any]:
+    """Logits of the last ``rows`` positions of a prompt, and of each token generated after it (greedy).
+
+    Returns:
+        the logits, and what the mirror's status record says about caches while the context is there.
+    """
     vocabulary = api.llama_vocab_n_tokens(api.llama_model_get_vocab(model))
     tokens = [3 + (7919 * position + 13) % (vocabulary - 3) for position in range(case["prompt"])]
+    position, sequence, first = len(tokens), 0, max(0, len(tokens) - case["rows"])
+    context = new_context(model, case)
+    rows: list[np.ndarray[Any, Any]] = []
+    for start in range(0, len(tokens), case["batch"]):
+        rows += decode(context, tokens[start : start + case["batch"]], start, first, sequence, vocabulary)
+    if case["action"] == "shift":  # forget some of the prompt, close the gap
+        change_cache(context, "seq_rm", sequence, 4, 12)
+        change_cache(context, "seq_add", sequence, 12, -1, -8)
+        position -= 8
+    elif case["action"] == "copy":  # go on in a copy, drop the original
+        sequence = 1
+        change_cache(context, "seq_cp", 0, sequence, -1, -1)
+        change_cache(context, "seq_rm", 0, -1, -1)
+    elif case["action"] == "state":  # go on in another context
+        state = (ctypes.c_uint8 * api.llama_state_get_size(context))()
+        size = api.llama_state_get_data(context, state, len(state))
+        api.llama_free(context)
+        context = new_context(model, case)
+        if api.llama_state_set_data(context, state, size) != size:
+            raise SystemExit("the state could not be restored")
+    for place in range(position, position + case["generate"]):
+        rows += decode(context, [int(np.argmax(rows[-1]))], place, place, sequence, vocabulary)
+    caches = (mirror_status() or {}).get("kv")
+    api.llama_free(context)
+    return np.stack(rows), caches
+
+
+def new_context(model: Any, case: dict[str, Any]) -> Any:
+    """A context for a case."""
     context = api.llama_init_from_model(model, context_params(case))
     if not context:
         raise SystemExit(f"no context for case {case['id']}")
-    batch = api.llama_batch_init(case["batch"], 0, 1)
-    first = max(0, case["prompt"] - case["rows"])
-    rows: list[np.ndarray[Any, Any]] = []
-    try:
-        for start in range(0, len(tokens), case["batch"]):
-            chunk = tokens[start : start + case["batch"]]
-            rows += decode(context, batch, chunk, start, first, vocabulary)
-        for position in range(len(tokens), len(tokens) + case["generate"]):
-            rows += decode(context, batch, [int(np.argmax(rows[-1]))], position, position, vocabulary)
-    finally:
-        api.llama_batch_free(batch)
-        api.llama_free(context)
-    return np.stack(rows)
+    return context
+
+
+def change_cache(context: Any, what: str, *arguments: int) -> None:
+    """Call a function on the context's memory, whichever way this version spells it."""
+    for prefix in ("llama_memory_", "llama_kv_self_", "llama_kv_cache_"):
+        if function := getattr(api, prefix + what, None):
+            function(api.llama_get_memory(context) if prefix == "llama_memory_" else context, *arguments)
+            return
+    raise SystemExit(f"the binding has no {what}")
 
 
 def described(values: np.ndarray[Any, Any]) -> dict[str, Any]:
@@ -126,17 +156,20 @@ def compared(values: np.ndarray[Any, Any], reference: np.ndarray[Any, Any]) -> d
 
 
 def decode(
-    context: Any, batch: Any, tokens: list[int], start: int, first: int, vocabulary: int
+    context: Any, tokens: list[int], start: int, first: int, sequence: int, vocabulary: int
 ) -> list[np.ndarray[Any, Any]]:
     """Evaluate tokens at positions from ``start`` on; the logits of positions from ``first`` on."""
+    batch = api.llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)
     for index, token in enumerate(tokens):
         batch.token[index] = token
         batch.pos[index] = start + index
         batch.n_seq_id[index] = 1
-        batch.seq_id[index][0] = 0
+        batch.seq_id[index][0] = sequence
         batch.logits[index] = start + index >= first
-    if status := api.llama_decode(context, batch):
+    status = api.llama_decode(context, batch)
+    api.llama_batch_free(batch)
+    if status:
         raise SystemExit(f"llama_decode gave {status}")
     wanted = [index for index in range(len(tokens)) if start + index >= first]
     pointers = [api.llama_get_logits_ith(context, index) for index in wanted]
@@ -146,7 +179,8 @@ def decode(
 def context_params(case: dict[str, Any]) -> Any:
     """A context's parameters, whichever way this version spells them."""
     params = api.llama_context_default_params()
-    params.n_ctx = case["prompt"] + case["generate"] + 8
+    params.n_seq_max = 2 if case["action"] == "copy" else 1
+    params.n_ctx = params.n_seq_max * 256
     params.n_batch = params.n_ubatch = case["batch"]
     params.n_threads = params.n_threads_batch = case["threads"]
     params.type_k = params.type_v = TYPES[case["kv"]]

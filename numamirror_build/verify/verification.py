@@ -193,9 +193,8 @@ class _Work:
             f"{model.name}/{variant.name}",
             f"{model.name}: all weights in {variant.replicas} replicas, {variant.title}",
             run,
-            variant.replicas,
+            variant,
             contents,
-            pretend="GGML_NUMA_MIRROR_NODES" in variant.env,
         )
 
     def _loaded(self, library: str, run: Run, *, mirror: bool) -> Check:
@@ -212,14 +211,14 @@ class _Work:
 
     def _wheel(self, model: Model) -> Iterator[Check]:
         self.progress.step("Generating with the installed wheel")
-        env = {"GGML_NUMA_MIRROR_NODES": "2"}
+        mirror = matrix.pretend(2)
         plain = run_text(self.store, self.binding, None, model, strategy=0, env={})
-        mirrored = run_text(self.store, self.binding, None, model, strategy=matrix.MIRROR, env=env)
+        mirrored = run_text(self.store, self.binding, None, model, strategy=mirror.strategy, env=mirror.env)
         yield checks.wheel_version(plain, self.wheel.version, self.binding.python.parent.parent)
         yield checks.wheel_record(self._record(), self.wanted)
         yield checks.wheel_text(model, plain, mirrored)
         title = "Wheel: all weights in 2 replicas, Llama(numa=GGML_NUMA_STRATEGY_MIRROR)"
-        yield checks.engaged("wheel", title, mirrored, 2, read_contents(model.path), pretend=True)
+        yield checks.engaged("wheel", title, mirrored, mirror, read_contents(model.path))
 
     def _record(self) -> Mapping[str, Any] | None:
         with zipfile.ZipFile(self.wheel.path) as archive:

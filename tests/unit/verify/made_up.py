@@ -12,12 +12,13 @@ from numamirror_build.verify.runs import Run
 
 MODEL = Model("tiny", Path("tiny.gguf"), "id", own=True)
 CONTENTS = Contents("llama", tensors=2, tensor_bytes=1000)
+KV = {"buffers": 1, "bytes": 64}
 
 
 def logits_run(cases: Sequence[Case], *, sha: str = "aa", **facts: Any) -> Run:
     """A run that ended well and gave the same digest for every case."""
     answers = {
-        case.id: {"sha256": sha, "shape": [2, 3], "finite": True, "spread": 1.0, "difference": None}
+        case.id: {"sha256": sha, "shape": [2, 3], "finite": True, "spread": 1.0, "difference": None, "kv": KV}
         for case in cases
     }
     return Run("done", {"cases": answers, **facts}, None, Path("run"))
@@ -38,6 +39,9 @@ def status_record(count: int, **changes: Any) -> dict[str, Any]:
             "not_replicated": [],
         },
         "graphs": {"mirrored": 5, "home": 0},
+        "policy": "weights,kv",
+        "kv": {"buffers": 1, "bytes": 64},
+        "checks": 7,
         **changes,
     }
 

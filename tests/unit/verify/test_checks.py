@@ -72,7 +72,7 @@ def test_an_empty_replica_must_show() -> None:
 
 def engaged(status: dict[str, Any] | None) -> Check:
     """The engagement check with two pretend nodes, for the made-up model."""
-    return checks.engaged("tiny/mirror-2", "title", done(status=status), 2, CONTENTS, pretend=True)
+    return checks.engaged("tiny/mirror-2", "title", done(status=status), MIRROR, CONTENTS)
 
 
 def test_engaged() -> None:
@@ -88,6 +88,8 @@ def test_engaged() -> None:
         ({"pretend": False}, "real instead of pretended"),
         ({"nodes": [{"id": 0, "bytes": 4096}]}, "do not hold all"),
         ({"nodes": [{"id": 0, "bytes": 4096}, {"id": 1, "bytes": 999}]}, r"nodes \[1\]"),
+        ({"policy": "weights"}, "the policy is weights, not weights,kv"),
+        ({"kv": {"buffers": 0, "bytes": 0}}, "1 of 1 contexts have their cache outside"),
         ({"graphs": {"mirrored": 0, "home": 3}}, "no graph was computed"),
         ({"graphs": {"mirrored": 3, "home": 1}}, "1 graph"),
         (
@@ -109,6 +111,25 @@ def test_not_engaged(changes: dict[str, Any], reason: str) -> None:
     check = engaged(status_record(2, **changes))
     assert check.status == "fail"
     assert re.search(reason, str(check.reason))
+
+
+def test_caches_of_each_case_count() -> None:
+    """One context whose cache is outside of the replicas fails; with weights alone, one inside does."""
+    run = logits_run(CASES, status=status_record(2))
+    assert checks.engaged("x", "", run, MIRROR, CONTENTS).status == "pass"
+    weights = logits_run(CASES, status=status_record(2, policy="weights"))
+    check = checks.engaged("x", "", weights, matrix.BY_ENVIRONMENT, CONTENTS)
+    assert "against the policy" in str(check.reason)
+    run.facts["cases"][CASES[0].id]["kv"] = {"buffers": 0, "bytes": 0}
+    check = checks.engaged("x", "", run, MIRROR, CONTENTS)
+    assert "1 of 3 contexts" in str(check.reason)
+
+
+def test_comparing_must_happen() -> None:
+    """The variant that compares replicas after each write has done so."""
+    for count, status in ((0, "fail"), (9, "pass")):
+        run = done(status=status_record(2, checks=count))
+        assert checks.engaged("x", "", run, matrix.CHECKED, CONTENTS).status == status
 
 
 def test_no_record_is_no_engagement() -> None:

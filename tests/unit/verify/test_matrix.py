@@ -9,12 +9,17 @@ from numamirror_build.verify import matrix
 
 
 def test_all_cases_are_the_whole_grid() -> None:
-    """Every prompt meets every batch and every thread count, and more of attention and cache."""
+    """Every prompt meets every batch and every thread count; attention, cache and its changes vary."""
     cases = matrix.all_cases()
-    grid = {(case.prompt, case.batch, case.threads) for case in cases if case.flash is None}
+    grid = {
+        (case.prompt, case.batch, case.threads)
+        for case in cases
+        if not (case.flash is not None or case.action)
+    }
     assert grid == set(product((1, 33, 200), (1, 32, 512), (1, 2, 3)))
     assert {case.kv for case in cases} == {"f16", "q8_0"}
     assert {case.flash for case in cases} == {None, True, False}
+    assert {case.action for case in cases} == {None, "shift", "copy", "state"}
 
 
 def test_few_cases_have_every_pair() -> None:
@@ -44,6 +49,7 @@ def test_variants_of_an_ordinary_machine() -> None:
         "mirror-2": 2,
         "mirror-3": 3,
         "mirror-2-env": 2,
+        "mirror-2-checked": 2,
         "damaged": 2,
     }
     assert by_name["off"].env == {} and by_name["off"].strategy == 0

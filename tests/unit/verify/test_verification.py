@@ -95,11 +95,14 @@ class World:
             return refused({"status": record, "log": "numa mirror: no\n"})
         status = None if variant.library == "pristine" else status_record(0, active=False)
         if variant.replicas:
-            status = self.record(model, variant.replicas)
+            status = self.record(model, variant.replicas) | {"policy": variant.policy}
         folder = libraries.folder.resolve()
         loaded = {name: str(folder / name) for name in ("libllama.so", "libggml-base.so")}
         sha = "bb" if variant.expect == "different" else "aa"
-        return logits_run(cases, sha=sha, status=status, log=LOG, libraries=loaded)
+        run = logits_run(cases, sha=sha, status=status, log=LOG, libraries=loaded)
+        for case in run.facts["cases"].values():
+            case["kv"] = {"bytes": 64 * ("kv" in variant.policy)}
+        return run
 
     def run_text(
         self, store: Store, binding: Any, libraries: None, model: Any, *, strategy: int, env: Any
