@@ -30,7 +30,7 @@ from numamirror_build.rewrite.resolver import Resolver, describe
 from numamirror_build.rewrite.rules import Access
 from numamirror_build.rewrite.sites import TypeException
 from numamirror_build.rewrite.text import Text
-from numamirror_build.rewrite.units import Unit
+from numamirror_build.rewrite.units import Unit, is_objc
 
 STRUCT = "ggml_tensor"
 FIELD = b"data"
@@ -126,7 +126,7 @@ class Finder:
             raise Unresolved("a cast without a pointer in front of parentheses; write it with more parentheses")
         try:
             kinds = self.resolver.expression(unit, argument)
-            answers = {self._is_tensor(k, arrow) for k in kinds}
+            answers = {self._is_tensor(unit, kind, arrow) for kind in kinds}
         except Unresolved:
             said = self._exception(unit, node, argument)
             if said is None:
@@ -163,18 +163,22 @@ class Finder:
         found = [bare(kind) for kind in kinds]
         return all(isinstance(kind, (Pointer, Array)) for kind in found)
 
-    def _is_tensor(self, kind: Type, arrow: bool) -> bool:
-        owner = bare(self.resolver.pointee(kind)) if arrow else bare(kind)
-        return self.holds_field(owner, arrow)
+    def _is_tensor(self, unit: Unit, kind: Type, arrow: bool) -> bool:
+        kind = bare(kind)
+        if arrow:
+            return self.holds_field(bare(self.resolver.pointee(kind)))
+        if is_objc(unit.path) and isinstance(kind, Pointer) and not self.holds_field(bare(kind.to)):
+            return False  # a property of an Objective-C object
+        return self.holds_field(kind)
 
-    def holds_field(self, owner: Type, arrow: bool = False) -> bool:
+    def holds_field(self, owner: Type) -> bool:
         """Whether the member ``data`` of a class is the field of a tensor.
 
         Raises:
             Unresolved: the type is not one that has members, or is not known.
         """
         if isinstance(owner, Signature):
-            return self.holds_field(bare(owner.result), arrow)
+            return self.holds_field(bare(owner.result))
         if isinstance(owner, External):
             return False
         if isinstance(owner, Record):

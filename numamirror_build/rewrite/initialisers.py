@@ -77,18 +77,11 @@ def positional(finder: Finder, unit: Unit) -> Iterator[Initialiser]:
     Raises:
         NoRule: one leaves out inner braces, so that positions cannot be told.
     """
-    stack = [unit.root]
-    while stack:
-        node = stack.pop()
-        if b"{" not in unit.text(node):
-            continue
-        stack += node.named_children
-        if node.type != "initializer_list" or node.named_child_count < 3:
-            continue
+    fields = _fields(finder)
+    for node in unit.nodes("initializer_list"):
         entries = [child for child in node.named_children if child.type != "comment"]
         if any(entry.type == "initializer_pair" for entry in entries):
             continue
-        fields = _fields(finder)
         if len(entries) <= fields.index(FIELD):
             continue
         try:

@@ -136,8 +136,12 @@ def scan(text: Text) -> Directives:
         _close_branch(group, len(text.code))
         group.end = len(text.code)
     _mark_guard(text, found)
+    bare = bytearray(text.code)
+    for start, end in found.ranges:
+        bare[start:end] = b" " * (end - start)
+    code = bytes(bare)
     for group in reversed(found.groups):
-        group.whole = group.guard or _is_whole(text, found, group)
+        group.whole = group.guard or _is_whole(code, found.groups, group)
     return found
 
 
@@ -201,48 +205,48 @@ def _mark_guard(text: Text, found: Directives) -> None:
         )
 
 
-def _is_whole(text: Text, found: Directives, group: Group) -> bool:
-    """Whether the branches are lists of statements, declarations or list elements."""
-    before = _last_byte(text, found, group.start)
+def _is_whole(code: bytes, groups: list[Group], group: Group) -> bool:
+    """Whether the branches are lists of statements, declarations or list elements.
+
+    Args:
+        code: the file's code without directives.
+        groups: those that are inside of this one are judged already.
+        group: the conditional.
+    """
+    before = _last_byte(code, group.start)
     if before not in b";{}:,":
         return False
     for start, end in group.branches:
-        code = _remaining(text.code, found, start, end)
-        if not code:
+        branch = _remaining(code, groups, start, end)
+        if not branch:
             continue
-        if code[-1:] not in b";}:," or (code[-1:] == b",") != (before in b",{" and code[-1:] == b","):
+        last = branch[-1:]
+        if last not in b";}:," or re.match(rb"(?:else|catch)\b|[^\w{~\[(*:&]", branch):
             return False
-        if code[-1:] == b":" and before == b",":
+        if (before == b",") != (last == b",") and not (before == b"{" and last == b","):
             return False
-        if re.match(rb"(?:else|catch)\b|[^\w{~\[(*:&]", code) or not _is_balanced(code):
-            return False
-        if before == b"," and code[-1:] != b",":
+        if not _is_balanced(branch):
             return False
     return True
 
 
-def _last_byte(text: Text, found: Directives, offset: int) -> bytes:
+def _last_byte(code: bytes, offset: int) -> bytes:
     """The last byte of code before an offset; ``;`` at the start of the file."""
-    for start, end in reversed(found.ranges):
-        if end <= offset:
-            code = text.code[end:offset].rstrip()
-            if code:
-                return code[-1:]
-            offset = start
-    return text.code[:offset].rstrip()[-1:] or b";"
+    for start in range(offset - 256, -256, -256):
+        part = code[max(0, start) : start + 256].rstrip()
+        if part:
+            return part[-1:]
+    return b";"
 
 
-def _remaining(code: bytes, found: Directives, start: int, end: int) -> bytes:
-    """The code of a range without directives, and with one branch of each inner conditional to select from."""
-    gaps = [(first, last) for first, last in found.ranges if start <= first < end]
-    for inner in found.groups:
-        if start <= inner.start < end and not inner.whole:
-            gaps += inner.branches[1:]
+def _remaining(code: bytes, groups: list[Group], start: int, end: int) -> bytes:
+    """The code of a range, with one branch of each inner conditional to select from."""
     parts = []
-    for first, last in sorted(gaps):
-        if first >= start:
-            parts.append(code[start:first])
-        start = max(start, last)
+    for inner in groups:
+        if start <= inner.start < end and not inner.whole:
+            for first, last in inner.branches[1:]:
+                parts.append(code[start:first])
+                start = max(start, last)
     return b" ".join([*parts, code[start:end]]).strip()
 
 

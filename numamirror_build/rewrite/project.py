@@ -18,6 +18,7 @@ SOURCES = (
     ".c .cc .cpp .cxx .cu .m .mm .h .hh .hpp .hxx .cuh .inc .inl .ipp .tcc .def".split()  # noqa: SIM905
 )
 _DEFINED = re.compile(rb"#[ \t]*define[ \t]+([A-Za-z_]\w*)")
+_NAME = re.compile(rb"[A-Za-z_]\w*")
 _INCLUDED = re.compile(rb"#[ \t]*(?:include|import)[ \t]*([\"<])([^\">\n]+)[\">]")
 
 
@@ -29,6 +30,7 @@ class Project:
             path: files[path] for path in sorted(files) if posixpath.splitext(path)[1].lower() in SOURCES
         }
         self._texts: dict[str, Text] = {}
+        self._names: dict[str, frozenset[bytes]] = {}
         self._included: dict[str, list[Include]] = {}
         self._directives: dict[str, Directives] = {}
         self._resolved: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -50,13 +52,18 @@ class Project:
             self._directives[path] = scan(self.text(path))
         return self._directives[path]
 
-    def holders(self, name: bytes) -> tuple[str, ...]:
-        """The files that have a name anywhere in their text, as a whole word."""
+    def names(self, path: str) -> frozenset[bytes]:
+        """All identifiers in a file's text, those in comments included."""
+        if path not in self._names:
+            self._names[path] = frozenset(_NAME.findall(self.files[path]))
+        return self._names[path]
+
+    def holders(self, name: bytes, within: Iterable[str] | None = None) -> tuple[str, ...]:
+        """The files that have a name anywhere in their text; of all files, or of some."""
+        if within is not None:
+            return tuple(path for path in within if path in self.files and name in self.names(path))
         if name not in self._holders:
-            word = re.compile(rb"(?<![\w])" + re.escape(name) + rb"(?![\w])")
-            self._holders[name] = tuple(
-                path for path, content in self.files.items() if name in content and word.search(content)
-            )
+            self._holders[name] = tuple(path for path in self.files if name in self.names(path))
         return self._holders[name]
 
     def resolve(self, include: Include, path: str) -> tuple[str, ...]:
@@ -135,6 +142,10 @@ class Project:
             if seen:
                 return seen
         return []
+
+    def macro_names(self, path: str) -> list[bytes]:
+        """The identifiers in a file that some file defines as a macro, sorted."""
+        return sorted(self.names(path) & self._defined.keys())
 
     def is_macro(self, name: bytes) -> bool:
         """Whether any file defines a macro of that name."""

@@ -79,6 +79,7 @@ class Resolver:
         self.model = parse_text(MODEL_PATH, text, cpp=True)
         self.scopes = Scopes(project, self.model, self._inherited, self._class_nodes)
         self._cache: dict[_Key, Types | Unresolved | None] = {}
+        self._classes: dict[str, dict[Key, Declared]] = {}
         self.viewpoint = MODEL_PATH
 
     def look_from(self, path: str) -> None:
@@ -581,12 +582,14 @@ class Resolver:
         """The definitions that a record can have; what the file looked from includes goes first."""
         if record.definition is not None:
             return [record.definition]
-        found = {
-            (declared.unit.path, declared.start): declared
-            for path in self.project.holders(record.name.rsplit("::", 1)[-1].encode())
-            for unit in self.scopes.units(path)
-            for declared in _classes_called(unit, record.name.encode())
-        }
+        if record.name not in self._classes:
+            self._classes[record.name] = {
+                (declared.unit.path, declared.start): declared
+                for path in self.project.holders(record.name.rsplit("::", 1)[-1].encode())
+                for unit in self.scopes.units(path)
+                for declared in _classes_called(unit, record.name.encode())
+            }
+        found = self._classes[record.name]
         if len(found) > 1:
             near = self.project.closure(self.viewpoint)
             found = {key: declared for key, declared in found.items() if key[0] in near} or found

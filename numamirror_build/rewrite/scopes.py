@@ -112,13 +112,12 @@ class Scopes:
         return self._external[name]
 
     def _find_global(self, path: str, namespace: tuple[bytes, ...], name: bytes) -> list[Declared]:
-        last = name.removeprefix(b"operator") if name.startswith(b"operator") else name
-        holders = self.project.holders(last) if re.fullmatch(rb"\w+", last) else tuple(self.project.files)
+        word = name.removeprefix(b"operator")
         for visible in (self.project.closure(path), self.project.context(path)):
+            holders = self.project.holders(word, visible) if word[:1].isalpha() or word[:1] == b"_" else visible
             found = [
                 declared
                 for holder in holders
-                if holder in visible
                 for unit in self.units(holder)
                 for declared in decl.namespaces(unit).get(namespace, {}).get(name, [])
             ]

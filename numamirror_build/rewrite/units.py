@@ -9,21 +9,21 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import tree_sitter_c
 import tree_sitter_cpp
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
+from numamirror_build.rewrite import objc
 from numamirror_build.rewrite.macros import DECORATION_CALLS, DECORATIONS, Origin, Piece
 from numamirror_build.rewrite.preprocessor import Define
 from numamirror_build.rewrite.project import Project
-from numamirror_build.rewrite.text import closing
+from numamirror_build.rewrite.text import closing, is_name_byte
 
-_NAME = re.compile(rb"(?<![\w])[A-Za-z_]\w*")
 _FIELD = re.compile(rb"\bdata\b")
 _LAUNCH = re.compile(rb"<<<")
 _FOLLOW = re.compile(rb"\s*(.)", re.DOTALL)
@@ -65,6 +65,11 @@ class Unit:
         assert node is not None
         return node
 
+    def nodes(self, kind: str) -> list[Node]:
+        """All nodes of one kind."""
+        query = _query(self.cpp or is_objc(self.path), kind)
+        return QueryCursor(query).captures(self.root).get("node", [])
+
     def origin(self, offset: int) -> Origin | None:
         """Where the token that begins at an offset comes from."""
         if not self.outer and not self.origins:
@@ -74,8 +79,18 @@ class Unit:
 
 
 @lru_cache(maxsize=2)
+def _language(cpp: bool) -> Language:
+    return Language(tree_sitter_cpp.language() if cpp else tree_sitter_c.language())
+
+
+@lru_cache(maxsize=2)
 def _parser(cpp: bool) -> Parser:
-    return Parser(Language(tree_sitter_cpp.language() if cpp else tree_sitter_c.language()))
+    return Parser(_language(cpp))
+
+
+@lru_cache
+def _query(cpp: bool, kind: str) -> Query:
+    return Query(_language(cpp), f"({kind}) @node")
 
 
 def is_cpp(path: str) -> bool:
@@ -83,11 +98,16 @@ def is_cpp(path: str) -> bool:
     return not path.endswith((".c", ".m"))
 
 
+def is_objc(path: str) -> bool:
+    """Whether a file is Objective-C, which is parsed with the grammar of C++."""
+    return path.endswith((".m", ".mm"))
+
+
 def parse_file(project: Project, path: str, inactive: tuple[tuple[int, int], ...] = ()) -> Unit:
     """The tree of a file without some ranges."""
     source = view(project, path, inactive)
     cpp = is_cpp(path)
-    root = _parser(cpp).parse(source).root_node
+    root = _parser(cpp or is_objc(path)).parse(source).root_node
     if root.has_error and path.endswith(".h"):
         as_c = _parser(False).parse(source).root_node
         if not as_c.has_error:
@@ -107,7 +127,7 @@ def parse_in_place(project: Project, path: str, define: Define, wrap: tuple[byte
     prefix = wrap[0].rjust(define.body)[-define.body :]
     source = prefix + body + wrap[1]
     cpp = is_cpp(path)
-    return Unit(path, source, _parser(cpp).parse(source).root_node, cpp)
+    return Unit(path, source, _parser(cpp or is_objc(path)).parse(source).root_node, cpp)
 
 
 def parse_pieces(sequence: list[Piece], outer: tuple[Unit, Node], wrap: tuple[bytes, bytes]) -> Unit:
@@ -121,7 +141,7 @@ def parse_pieces(sequence: list[Piece], outer: tuple[Unit, Node], wrap: tuple[by
         length += len(piece.text) + 1
     source = b"".join([*parts, wrap[1]])
     unit, _ = outer
-    root = _parser(unit.cpp).parse(source).root_node
+    root = _parser(unit.cpp or is_objc(unit.path)).parse(source).root_node
     return Unit(unit.path, source, root, unit.cpp, outer=outer, origins=tuple(origins))
 
 
@@ -132,20 +152,30 @@ def view(project: Project, path: str, inactive: Iterable[tuple[int, int]]) -> by
     for start, end in [*project.directives(path).ranges, *inactive]:
         _blank(result, start, end)
     if path.endswith((".m", ".mm")):
-        _tame_objc(result, text.code)
-    code = bytes(result) if path.endswith(".m") else text.code
-    for match in _NAME.finditer(code):
-        name = match[0]
-        if result[match.start()] == 0x20:
-            continue
-        if name in DECORATIONS:
-            _blank(result, *match.span())
-        elif name in DECORATION_CALLS:
-            _blank_call(result, code, match.start(), match.end())
-        elif project.is_macro(name):
-            _tame_macro(project, path, name, result, code, match)
+        objc.tame(result, text.code)
+    code = text.code
+    here = project.names(path)
+    for name in sorted(here & DECORATIONS):
+        for start in _occurrences(code, name):
+            _blank(result, start, start + len(name))
+    for name in sorted(here & DECORATION_CALLS):
+        for start in _occurrences(code, name):
+            _blank_call(result, code, start, start + len(name))
+    for name in project.macro_names(path):
+        kind = project.macro_kind(name, path)
+        if kind != "":
+            _tame_macro(project, path, name, kind, result, code)
     _tame_launches(result, code)
     return bytes(result)
+
+
+def _occurrences(code: bytes, name: bytes) -> Iterator[int]:
+    """The places where an identifier stands."""
+    start = code.find(name)
+    while start >= 0:
+        if not is_name_byte(code, start - 1) and not is_name_byte(code, start + len(name)):
+            yield start
+        start = code.find(name, start + len(name))
 
 
 def _blank(result: bytearray, start: int, end: int) -> None:
@@ -168,28 +198,32 @@ def _blank_call(result: bytearray, code: bytes, start: int, end: int) -> None:
 
 
 def _tame_macro(
-    project: Project, path: str, name: bytes, result: bytearray, code: bytes, match: re.Match[bytes]
+    project: Project, path: str, name: bytes, kind: str | int, result: bytearray, code: bytes
 ) -> None:
-    kind = project.macro_kind(name, path)
-    if kind == "":
-        return
     function_like = any(macro.params is not None for macro in project.macros(name, path))
-    end = _call_end(code, match.end()) if function_like else match.end()
-    if end is None:
+    for start in _occurrences(code, name):
+        after = start + len(name)
+        end = _call_end(code, after) if function_like else after
+        if end is None or result[start] == 0x20:
+            continue
+        if kind == "blank":
+            if not _FIELD.search(code, start, end):
+                _blank(result, start, end)
+        elif kind == "statement":
+            if function_like and not _FIELD.search(code, after, end):
+                _blank(result, code.index(b"(", after) + 1, end - 1)
+            _end_statement(result, code, end)
+        else:
+            _unwrap(result, code, start, end, int(kind))
+
+
+def _end_statement(result: bytearray, code: bytes, end: int) -> None:
+    """Put a semicolon behind the use of a macro that ends a statement, unless there is one."""
+    follow = _FOLLOW.match(code, end)
+    if not follow or follow.start(1) == end or code.startswith((b"else", b"while"), follow.start(1)):
         return
-    if kind == "blank":
-        if not _FIELD.search(code, match.start(), end):
-            _blank(result, match.start(), end)
-    elif kind == "statement":
-        if function_like and not _FIELD.search(code, match.end(), end):
-            opening = code.index(b"(", match.end())
-            _blank(result, opening + 1, end - 1)
-        follow = _FOLLOW.match(code, end)
-        ends_here = follow and (follow[1].isalnum() or follow[1] in b"_}{*(:~") and follow.start(1) > end
-        if ends_here and not code.startswith((b"else", b"while"), follow.start(1) if follow else 0):
-            result[end : end + 1] = b";"
-    else:
-        _unwrap(result, code, match.start(), end, int(kind))
+    if follow[1].isalnum() or follow[1] in b"_}{*(:~":
+        result[end : end + 1] = b";"
 
 
 def _unwrap(result: bytearray, code: bytes, start: int, end: int, kept: int) -> None:
@@ -221,35 +255,3 @@ def _tame_launches(result: bytearray, code: bytes) -> None:
         result[match.start() : match.end()] = b"  ("
         empty = code[follow.end() :].lstrip()[:1] == b")"
         result[last : follow.end()] = (b" " if empty else b",").ljust(follow.end() - last)
-
-
-_MESSAGE = re.compile(rb"[\[\]]")
-
-
-def _tame_objc(result: bytearray, code: bytes) -> None:
-    """Turn Objective-C message sends into calls, and drop its directives."""
-    for match in re.finditer(rb"@(?:autoreleasepool|interface|implementation|end|property|class)\b|@", code):
-        _blank(result, *match.span())
-    for match in re.finditer(rb"\^(?=\s*[({])", code):
-        _blank(result, *match.span())
-    stack: list[tuple[int, bool]] = []
-    for match in _MESSAGE.finditer(code):
-        if match[0] == b"[":
-            before = code[: match.start()].rstrip()[-1:]
-            stack.append((match.start(), not (before.isalnum() or before in b"_])\"")))
-        elif stack:
-            opening, message = stack.pop()
-            if message:
-                result[opening : opening + 1] = b"("
-                result[match.start() : match.end()] = b")"
-                _split_message(result, opening + 1, match.start())
-
-
-def _split_message(result: bytearray, start: int, end: int) -> None:
-    depth = 0
-    for offset in range(start, end):
-        byte = bytes(result[offset : offset + 1])
-        depth += (byte in b"([{") - (byte in b")]}")
-        if depth == 0 and byte in b" :":
-            result[offset : offset + 1] = b","
-            break
