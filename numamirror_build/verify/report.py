@@ -40,8 +40,8 @@ FAMILIES = {
     ),
     "engaged": (
         "The replicas are there",
-        "What the runtime's status record says: every weight byte and each context's cache, in as many replicas "
-        "as asked.",
+        "What the runtime's status record says: every weight byte and each context's cache, "
+        "in as many replicas as asked.",
     ),
     "mutation": (
         "The replicas are read",
