@@ -106,7 +106,7 @@ def verify(
             raise VerificationError(
                 f"{len(failed)} of {len(answers)} checks failed",
                 where=str(folder / PAGE),
-                why="\n".join(f"{check.id}: {check.reason}" for check in failed[:5]),
+                why="\n".join(f"{check.id}: {_first_line(check)}" for check in failed[:5]),
                 hint="do not use what was built; the page above has the details",
                 details={"report": str(folder / REPORT), "failed": [check.id for check in failed]},
             )
@@ -242,6 +242,10 @@ class _Work:
     def _libraries(self, which: str) -> Libraries:
         build = self.pristine if which == "pristine" else self.patched
         return Libraries(build.libraries, build.key)
+
+
+def _first_line(check: Check) -> str:
+    return (check.reason or "").partition("\n")[0][:200]
 
 
 def _code_digest() -> str:
