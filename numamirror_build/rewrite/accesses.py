@@ -24,20 +24,19 @@ from numamirror_build.rewrite.kinds import (
     Type,
     Unresolved,
     bare,
+    describe,
 )
 from numamirror_build.rewrite.project import Project
-from numamirror_build.rewrite.resolver import Resolver, describe
+from numamirror_build.rewrite.resolver import Resolver
 from numamirror_build.rewrite.rules import Access
 from numamirror_build.rewrite.sites import TypeException
-from numamirror_build.rewrite.text import Text
+from numamirror_build.rewrite.text import FIELD, FIELD_WORD, Text
 from numamirror_build.rewrite.units import Unit, is_objc
 
 STRUCT = "ggml_tensor"
-FIELD = b"data"
 HEADER = "ggml.h"
 
 _HEIR = re.compile(rb"\b(?:struct|class)\s+\w+(?:\s+final)?\s*:[^:;{}()][^;{}()]*\bggml_\w*tensor")
-_WORD = re.compile(rb"(?<![\w$])data(?![\w$])")
 
 
 @dataclass(frozen=True, order=True)
@@ -61,7 +60,7 @@ class Word:
 
 def words(text: Text) -> Iterator[Word]:
     """The places where the field's name stands in a file's code, calls of functions of that name left out."""
-    for match in _WORD.finditer(text.code):
+    for match in FIELD_WORD.finditer(text.code):
         before = text.code[max(0, match.start() - 400) : match.start()].rstrip()
         operator = next((o for o in (b"->", b"::", b".") if before.endswith(o)), b"")
         after = text.code[match.end() : match.end() + 400].lstrip()[:1]
@@ -103,13 +102,17 @@ class Finder:
         """
         node = unit.at(offset, offset + len(FIELD))
         parent = node.parent
-        while parent is not None and parent.type in ("qualified_identifier", "dependent_name", "template_method"):
+        while parent is not None and parent.type in (
+            "qualified_identifier",
+            "dependent_name",
+            "template_method",
+        ):
             node, parent = parent, parent.parent
         if parent is None or parent.type != "field_expression":
             raise Unresolved("the code around it cannot be parsed")
-        if parent.parent is not None and parent.parent.type == "call_expression":
-            if parent.parent.child_by_field_name("function") == parent:
-                return None
+        outer = parent.parent
+        if outer is not None and outer.type == "call_expression" and outer.children[0] == parent:
+            return None
         arrow = unit.text(parent.child_by_field_name("operator") or parent) == b"->"
         verdict = self._verdict(unit, parent, arrow)
         if verdict is None:
@@ -123,7 +126,9 @@ class Finder:
         if argument is None or argument.type == "sizeof_expression":
             raise Unresolved("the base cannot be told from what is before it")
         if argument.type == "call_expression" and self._is_cast(unit, argument):
-            raise Unresolved("a cast without a pointer in front of parentheses; write it with more parentheses")
+            raise Unresolved(
+                "a cast without a pointer in front of parentheses; write it with more parentheses"
+            )
         try:
             kinds = self.resolver.expression(unit, argument)
             answers = {self._is_tensor(unit, kind, arrow) for kind in kinds}
@@ -148,14 +153,14 @@ class Finder:
             and callee.type == "parenthesized_expression"
             and inner is not None
             and inner.type == "identifier"
-            and self.resolver.is_type(unit, inner)
+            and self.resolver.names.is_type(unit, inner)
         )
 
     def _is_raw(self, unit: Unit, argument: Node, kinds: Iterable[Type], arrow: bool) -> bool:
         if not arrow:
             inner = argument.named_children[0] if argument.type == "parenthesized_expression" else None
             if inner is None or inner.type != "pointer_expression" or inner.children[0].type != "*":
-                if not self.resolver.has_address(unit, argument):
+                if not self.resolver.members.has_address(unit, argument):
                     raise Unresolved("the tensor is a temporary value without an address")
                 return False
             target = inner.child_by_field_name("argument")
@@ -166,7 +171,7 @@ class Finder:
     def _is_tensor(self, unit: Unit, kind: Type, arrow: bool) -> bool:
         kind = bare(kind)
         if arrow:
-            return self.holds_field(bare(self.resolver.pointee(kind)))
+            return self.holds_field(bare(self.resolver.members.pointee(kind)))
         if is_objc(unit.path) and isinstance(kind, Pointer) and not self.holds_field(bare(kind.to)):
             return False  # a property of an Objective-C object
         return self.holds_field(kind)
@@ -184,7 +189,7 @@ class Finder:
         if isinstance(owner, Record):
             if self.is_tensor(owner):
                 return True
-            return any(self.is_tensor(holder) for holder, _ in self.resolver.members(owner, FIELD))
+            return any(self.is_tensor(holder) for holder, _ in self.resolver.members.find(owner, FIELD))
         if isinstance(owner, Builtin) and owner.name == "enum":
             return False
         raise Unresolved(f"{describe(owner)} is not a class")
@@ -193,7 +198,7 @@ class Finder:
         """Whether a class is the struct itself, and not another one of that name."""
         if record.name != STRUCT:
             return False
-        found = self.resolver.definitions(record)
+        found = self.resolver.members.definitions(record)
         return not found or any(definition.key[0] in self.headers for definition in found)
 
     def _exception(self, unit: Unit, node: Node, argument: Node) -> TypeException | None:

@@ -7,16 +7,18 @@ What the names in it mean is asked at every use of the macro, in its expansion; 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tree_sitter import Node
 
-from numamirror_build.rewrite.accesses import FIELD, Finder, function_around
+from numamirror_build.rewrite.accesses import Finder, function_around
 from numamirror_build.rewrite.contexts import READ, NoRule, is_whole, use_of
 from numamirror_build.rewrite.kinds import Unresolved
 from numamirror_build.rewrite.macros import Macro, Piece, expand
 from numamirror_build.rewrite.preprocessor import Define
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.rules import Access
+from numamirror_build.rewrite.text import FIELD
 from numamirror_build.rewrite.units import Unit, parse_in_place, parse_pieces
 
 _WRAPS = (
@@ -103,11 +105,11 @@ class Bodies:
 
     def _expanded(self, unit: Unit, node: Node, macro: Macro, offset: int) -> tuple[Unit, int | None]:
         """The tree of a use, and where in it the field's name from the macro's body is."""
-        sequence = self.finder.resolver.invocation(unit, node)
+        sequence = self.finder.resolver.macros.invocation(unit, node)
         resolver = self.finder.resolver
 
         def find(name: bytes) -> Macro | None:
-            return macro if name == macro.name else resolver.visible_macro(name, unit.path)
+            return macro if name == macro.name else resolver.macros.visible_macro(name, unit.path)
 
         found = expand(sequence, find)
         return _best(found, (unit, node), (macro.path, offset))
@@ -147,8 +149,11 @@ class Invocations:
     def _check_macro(self, unit: Unit, start: int, name: bytes, offset: int) -> None:
         node = unit.at(start, start + len(name))
         resolver = self.finder.resolver
-        found = expand(self.finder.resolver.invocation(unit, node), lambda n: resolver.visible_macro(n, unit.path))
-        for before, piece in zip(found, found[1:], strict=False):
+        found = expand(
+            self.finder.resolver.macros.invocation(unit, node),
+            lambda n: resolver.macros.visible_macro(n, unit.path),
+        )
+        for before, piece in pairwise(found):
             if piece.origin == (unit.path, offset) and before.text in (b".", b"->"):
                 expansion, place = _best(found, (unit, node), (unit.path, offset))
                 if place is None:
@@ -170,9 +175,7 @@ def _in_offsetof(found: list[Piece], piece: Piece) -> bool:
     return False
 
 
-def _best(
-    found: list[Piece], place: tuple[Unit, Node], origin: tuple[str, int]
-) -> tuple[Unit, int | None]:
+def _best(found: list[Piece], place: tuple[Unit, Node], origin: tuple[str, int]) -> tuple[Unit, int | None]:
     """The tree of an expansion in the wrapping that suits it, and the offset of a token in it."""
     chosen: tuple[Unit, int | None] | None = None
     for wrap in _WRAPS if function_around(*place) else reversed(_WRAPS):

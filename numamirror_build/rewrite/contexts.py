@@ -7,6 +7,7 @@ or a :class:`NoRule` that says why not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tree_sitter import Node
 
@@ -21,9 +22,7 @@ READ = "read"
 WRITE = "write"
 COMPOUND = "compound"
 
-_KEEPS_PLACE = frozenset(
-    b"swap iter_swap exchange ref cref tie forward forward_as_tuple addressof".split()
-)
+_KEEPS_PLACE = frozenset(b"swap iter_swap exchange ref cref tie forward forward_as_tuple addressof".split())
 _ASSIGNMENTS = frozenset(b"= += -= *= /= %= &= |= ^= <<= >>=".split())
 
 
@@ -59,7 +58,10 @@ def use_of(resolver: Resolver, unit: Unit, access: Node) -> Use:
         return Use(COMPOUND, _discarded(parent, unit))
     if kind == "pointer_expression" and unit.text(_operator(parent)) == b"&":
         raise NoRule("the address of the field is taken")
-    if kind in ("field_expression", "subscript_expression") and parent.child_by_field_name("argument") == node:
+    if (
+        kind in ("field_expression", "subscript_expression")
+        and parent.child_by_field_name("argument") == node
+    ):
         if kind == "field_expression":
             raise NoRule("a member of the field is named, but a tensor's data has none")
     elif kind in ("ERROR", "translation_unit"):
@@ -217,9 +219,8 @@ def _check_reference(unit: Unit, init: Node) -> None:
     while declarator is not None:
         if declarator.type == "pointer_declarator":
             qualifiers = [unit.text(c) for c in declarator.named_children if c.type == "type_qualifier"]
-        elif declarator.type == "reference_declarator":
-            if b"const" not in qualifiers or declarator.children[0].type == "&&":
-                raise NoRule("a reference is bound to the field")
+        elif declarator.type == "reference_declarator" and _is_open(qualifiers, declarator):
+            raise NoRule("a reference is bound to the field")
         declarator = decl.inner_declarator(declarator)
 
 
@@ -237,7 +238,7 @@ def _check_argument(resolver: Resolver, unit: Unit, arguments: Node, node: Node)
     name = words[-1].strip()
     if name in _KEEPS_PLACE and words[0].strip() in (b"std", name):
         raise NoRule(f"std::{name.decode()} needs the field itself, not its value")
-    for declared in resolver.callees(unit, call):
+    for declared in resolver.calls.callees(unit, call):
         if _takes_reference(resolver, declared, index):
             raise NoRule(f"{name.decode('utf-8', 'replace')} takes the field by reference")
     try:
@@ -252,7 +253,7 @@ def _check_argument(resolver: Resolver, unit: Unit, arguments: Node, node: Node)
 
 
 def _takes_reference(resolver: Resolver, declared: Declared, index: int) -> bool:
-    """Whether a parameter of a function is a reference that a ``void *`` can be bound to and written through."""
+    """Whether a parameter is a reference that a ``void *`` can be bound to and written through."""
     listed = decl.parameter_nodes(declared.declarator)
     if not listed or (index >= len(listed) and listed[-1].type != "variadic_parameter_declaration"):
         return False
@@ -260,7 +261,7 @@ def _takes_reference(resolver: Resolver, declared: Declared, index: int) -> bool
     if not _is_open_reference(declared.unit, parameter):
         return False
     try:
-        kinds = resolver.parameter_type(declared.unit, parameter)
+        kinds = resolver.calls.parameter_type(declared.unit, parameter)
     except Unresolved:
         return True
     return any(isinstance(bare(kind), (Param, Pointer)) for kind in kinds)
@@ -275,9 +276,13 @@ def _is_open_reference(unit: Unit, parameter: Node) -> bool:
         if form == "pointer_declarator":
             qualifiers = [unit.text(c) for c in declarator.named_children if c.type == "type_qualifier"]
         elif form == "reference_declarator":
-            return b"const" not in qualifiers or declarator.children[0].type == "&&"
+            return _is_open(qualifiers, declarator)
         declarator = decl.inner_declarator(declarator)
     return False
+
+
+def _is_open(qualifiers: list[bytes], reference: Node) -> bool:
+    return b"const" not in qualifiers or reference.children[0].type == "&&"
 
 
 def _check_macro_argument(resolver: Resolver, unit: Unit, arguments: Node, node: Node) -> None:
@@ -299,10 +304,11 @@ def _check_macro_argument(resolver: Resolver, unit: Unit, arguments: Node, node:
 def _needs_place(resolver: Resolver, macro: Macro, parameter: bytes) -> bool:
     """Whether a macro's body stores to a parameter, takes its address, pastes it, or hands on its place."""
     words = [token.text for token in macro.body]
-    pairs = zip(words, words[1:], strict=False)
-    if any(b"##" in pair and parameter in pair for pair in pairs):
+    if any(b"##" in pair and parameter in pair for pair in pairwise(words)):
         return True
-    sequence = expand(pieces(macro.body, macro.path), lambda name: resolver.visible_macro(name, macro.path))
+    sequence = expand(
+        pieces(macro.body, macro.path), lambda name: resolver.macros.visible_macro(name, macro.path)
+    )
     body = [piece.text for piece in sequence]
     for place, word in enumerate(body):
         if word != parameter:

@@ -147,9 +147,7 @@ def namespaces(unit: Unit) -> dict[tuple[bytes, ...], Table]:
     return found
 
 
-def _gather(
-    unit: Unit, node: Node, path: tuple[bytes, ...], found: dict[tuple[bytes, ...], Table]
-) -> None:
+def _gather(unit: Unit, node: Node, path: tuple[bytes, ...], found: dict[tuple[bytes, ...], Table]) -> None:
     names = found.setdefault(path, {})
     for child in node.named_children:
         if child.type == "namespace_definition":

@@ -6,17 +6,18 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from multiprocessing import get_context
 
 from numamirror_build.errors import AccessError
 from numamirror_build.rewrite import declarations as decl
 from numamirror_build.rewrite import initialisers
-from numamirror_build.rewrite.accesses import FIELD, STRUCT, Finder, Problem, Word, function_around, words
+from numamirror_build.rewrite.accesses import STRUCT, Finder, Problem, Word, function_around, words
 from numamirror_build.rewrite.bodies import Bodies, Invocations
 from numamirror_build.rewrite.contexts import NoRule, use_of
 from numamirror_build.rewrite.includes import hosts, include_edit
 from numamirror_build.rewrite.kinds import Record, Unresolved, bare
-from numamirror_build.rewrite.preprocessor import Directives, is_active, variants
+from numamirror_build.rewrite.preprocessor import Directives, is_active
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.resolver import Resolver
 from numamirror_build.rewrite.rules import Access, edits_for
@@ -30,8 +31,8 @@ from numamirror_build.rewrite.sites import (
     TypeException,
     in_order,
 )
-from numamirror_build.rewrite.text import Text
-from numamirror_build.rewrite.units import Unit, parse_file
+from numamirror_build.rewrite.text import FIELD, Text
+from numamirror_build.rewrite.units import Unit
 
 _ACCESSORS = (GETTER.encode(), SETTER.encode())
 
@@ -167,16 +168,11 @@ class _FileSearch:
         self.text: Text = search.project.text(path)
         self.directives: Directives = search.project.directives(path)
         self.words = list(words(self.text))
-        self.units: list[Unit] = []
         self.result = _Outcome()
 
     def outcome(self) -> _Outcome:
         if not self.words:
             return self.result
-        known = {b"__cplusplus": not self.path.endswith((".c", ".m"))}
-        ranges = variants(self.directives, [word.offset for word in self.words], known)
-        self.units = [parse_file(self.search.project, self.path, inactive) for inactive in ranges]
-        self.search.resolver.scopes.add_units(self.path, tuple(self.units))
         for word in self.words:
             try:
                 self._look_at(word)
@@ -184,6 +180,10 @@ class _FileSearch:
                 self._problem(word.offset, str(error))
         self._positional()
         return self.result
+
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        return self.search.resolver.scopes.units(self.path)
 
     def _look_at(self, word: Word) -> None:
         define = self.directives.define_at(word.offset)
@@ -194,6 +194,8 @@ class _FileSearch:
                     self._add(word.offset, self._access(access), in_macro=True)
             return
         if any(start <= word.offset < end for start, end in self.directives.ranges):
+            return
+        if not word.operator and not self._may_be_meant(word.offset):
             return
         found: set[_Found | None] = set()
         reasons: list[Exception] = []
@@ -213,6 +215,12 @@ class _FileSearch:
         result = found.pop()
         if result:
             self._add(word.offset, result, in_macro=False)
+
+    def _may_be_meant(self, offset: int) -> bool:
+        """Whether the bare name can be the field: as a whole argument, or in a class that inherits it."""
+        before = self.text.code[max(0, offset - 400) : offset].rstrip()[-1:]
+        after = self.text.code[offset + len(FIELD) : offset + 400].lstrip()[:1]
+        return self.search.finder.has_heirs or (before in (b"(", b",") and after in (b")", b","))
 
     def _in_unit(self, unit: Unit, word: Word) -> _Found | None:
         node = unit.at(word.offset, word.offset + len(FIELD))
@@ -285,7 +293,7 @@ class _FileSearch:
             node = node.parent
         if node.type != "qualified_identifier":
             raise Unresolved("the code around it cannot be parsed")
-        for kind in self.search.resolver.scope_types(unit, node):
+        for kind in self.search.resolver.names.scope_types(unit, node):
             if isinstance(bare(kind), Record) and self.search.finder.holds_field(bare(kind)):
                 raise NoRule("the field is named without an object")
 
@@ -294,7 +302,10 @@ class _FileSearch:
         descriptor = node.child_by_field_name("type") if node else None
         if descriptor is None:
             raise Unresolved("the code around it cannot be parsed")
-        if any(self.search.finder.holds_field(bare(kind)) for kind in self.search.resolver.type(unit, descriptor)):
+        if any(
+            self.search.finder.holds_field(bare(kind))
+            for kind in self.search.resolver.types.named_by(unit, descriptor)
+        ):
             raise NoRule("the offset of the field is taken")
 
     def _implicit(self, unit: Unit, offset: int) -> None:
@@ -305,7 +316,9 @@ class _FileSearch:
         if node.type != "identifier" or not function_around(unit, node):
             return
         found = self.search.resolver.scopes.lookup(unit, node, FIELD, decl.VALUES)
-        if any(d.unit.path in self.search.finder.headers and d.node.type == "field_declaration" for d in found):
+        if any(
+            d.unit.path in self.search.finder.headers and d.node.type == "field_declaration" for d in found
+        ):
             raise NoRule("the field of a base class is named without this->")
 
     def _never_compiled(self, offset: int) -> bool:

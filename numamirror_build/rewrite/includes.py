@@ -19,7 +19,9 @@ def include_edit(project: Project, path: str) -> Edit | None:
     text, directives = project.text(path), project.directives(path)
     if any(include.name == ACCESSOR_HEADER for include in directives.includes):
         return None
-    free = [i for i in directives.includes if directives.depth(i.start) == 0 and _depth(project, path, i) == 0]
+    free = [
+        i for i in directives.includes if directives.depth(i.start) == 0 and _depth(project, path, i) == 0
+    ]
     content = text.content
     eol = b"\r\n" if b"\r\n" in content[:4096] else b"\n"
     line = b'#include "' + ACCESSOR_HEADER.encode() + b'"' + eol
@@ -63,7 +65,9 @@ def _first_code(project: Project, path: str) -> int:
         code[start:end] = b" " * (end - start)
     match = re.search(rb"\S", bytes(code))
     places = [match.start()] if match else [len(code)]
-    places += [group.start for group in directives.groups if not group.guard and directives.depth(group.start) == 1]
+    places += [
+        group.start for group in directives.groups if not group.guard and directives.depth(group.start) == 1
+    ]
     place = min(places)
     line = text.content.rfind(b"\n", 0, place) + 1
     return line if not text.code[line:place].strip() else place

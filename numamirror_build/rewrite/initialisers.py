@@ -1,8 +1,9 @@
 """Braced initialisers of a tensor.
 
 The struct keeps its layout, so a list that says nothing about the field, or says NULL, stays as it is;
-only a named ``.data = NULL`` goes away, which means the same and leaves nobody but the accessors to name the field.
-Any other value may be the address of a replica. In a declaration or an assignment that is a statement of a block,
+only a named ``.data = NULL`` goes away, which means the same and leaves nobody else to name the field.
+Any other value may be the address of a replica.
+In a declaration or an assignment that is a statement of a block,
 the statement is followed by one that stores the value again through the setter.
 """
 
@@ -15,11 +16,11 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from numamirror_build.rewrite import declarations as decl
-from numamirror_build.rewrite.accesses import FIELD, Finder, words
+from numamirror_build.rewrite.accesses import Finder, words
 from numamirror_build.rewrite.contexts import NoRule
 from numamirror_build.rewrite.kinds import Array, Record, Type, Types, Unresolved, bare, each, substitute
 from numamirror_build.rewrite.sites import GETTER, SETTER, Edit
-from numamirror_build.rewrite.text import Text
+from numamirror_build.rewrite.text import FIELD, Text
 from numamirror_build.rewrite.units import Unit
 
 INIT = "init"
@@ -109,8 +110,11 @@ def edits_for(path: str, text: Text, found: Initialiser, prefix: bytes) -> list[
         start, end = _with_comma(text, found.entry)
         if text.has_comment(start, end):
             raise NoRule("a comment stands inside of the initialiser of the field")
-        if any(found.entry.start_byte < w.offset < found.entry.end_byte for w in words(text) if w.offset not in
-               range(found.entry.start_byte, found.value.start_byte)):
+        if any(
+            found.entry.start_byte < w.offset < found.entry.end_byte
+            for w in words(text)
+            if w.offset not in range(found.entry.start_byte, found.value.start_byte)
+        ):
             raise NoRule("the field is initialised with an expression that reads a field of that name")
         edits.append(Edit(path, start, end, text.content[start:end], b"", INIT))
         value = text.content[found.value.start_byte : found.value.end_byte]
@@ -137,7 +141,7 @@ def list_type(finder: Finder, unit: Unit, node: Node) -> Types:
         raise Unresolved("a list without anything around it")
     kind = parent.type
     if kind == "compound_literal_expression":
-        return resolver.type(unit, _child(parent, "type"))
+        return resolver.types.named_by(unit, _child(parent, "type"))
     if kind in ("init_declarator", "field_declaration", "declaration", "optional_parameter_declaration"):
         return _declared(finder, unit, parent)
     if kind == "assignment_expression":
@@ -151,12 +155,12 @@ def list_type(finder: Finder, unit: Unit, node: Node) -> Types:
         designator = parent.child_by_field_name("designator")
         if designator and designator.type == "field_designator":
             name = unit.text(designator.named_children[-1])
-            return each(lambda item: resolver.member_types(item, name), outer)
+            return each(lambda item: resolver.members.types(item, name), outer)
         return each(lambda item: _part(finder, item, 0), outer)
     if kind == "return_statement":
         return _returned(finder, unit, parent)
     if kind == "new_expression":
-        return resolver.type(unit, _child(parent, "type"))
+        return resolver.types.named_by(unit, _child(parent, "type"))
     raise Unresolved("it cannot be told what the braces initialise")
 
 
@@ -173,7 +177,7 @@ def _declared(finder: Finder, unit: Unit, node: Node) -> Types:
     if declaration is not None and name is not None:
         for declared in decl.declared_by(unit, declaration):
             if declared.start == name.start_byte:
-                return finder.resolver.declared(declared)
+                return finder.resolver.types.declared(declared)
     raise Unresolved("it cannot be told what the braces initialise")
 
 
@@ -183,11 +187,11 @@ def _part(finder: Finder, kind: Type, index: int) -> Types:
     if isinstance(kind, Array):
         return (kind.to,)
     if isinstance(kind, Record):
-        kind = finder.resolver.complete(kind)
+        kind = finder.resolver.members.complete(kind)
         if kind.definition and not kind.name.startswith("std::"):
             fields = _data_members(kind)
             if index < len(fields):
-                kinds = finder.resolver.declared(fields[index])
+                kinds = finder.resolver.types.declared(fields[index])
                 return each(lambda item: substitute(item, dict(kind.bindings)), kinds)
         if kind.name in ("std::vector", "std::array", "std::list", "std::deque", "std::initializer_list"):
             return (kind.bindings[0][1],)
@@ -208,7 +212,7 @@ def _data_members(record: Record) -> list[decl.Declared]:
 
 def _fields(finder: Finder) -> list[bytes]:
     """The names of the struct's fields, in order."""
-    for definition in finder.resolver.definitions(Record("ggml_tensor", None)):
+    for definition in finder.resolver.members.definitions(Record("ggml_tensor", None)):
         if definition.key[0] in finder.headers:
             return [f.name for f in _data_members(Record("ggml_tensor", definition))]
     raise Unresolved("the struct is not defined")
@@ -219,7 +223,7 @@ def _returned(finder: Finder, unit: Unit, node: Node) -> Types:
     while scope is not None and scope.type not in ("function_definition", "lambda_expression"):
         scope = scope.parent
     if scope is not None and scope.type == "function_definition":
-        return finder.resolver.return_types(unit, scope)
+        return finder.resolver.types.return_types(unit, scope)
     raise Unresolved("it cannot be told what the braces initialise")
 
 

@@ -177,3 +177,32 @@ def unify(pattern: Type, actual: Type, bindings: dict[Key, Type], wanted: frozen
             unify(one, other, bindings, wanted)
     elif isinstance(pattern, Signature) and isinstance(actual, Signature):
         unify(pattern.result, actual.result, bindings, wanted)
+
+
+def describe(kind: Type) -> str:
+    """A type in words, for messages."""
+    if isinstance(kind, (Pointer, Array, Ref)):
+        return f"{describe(kind.to)} {dict(Pointer='*', Array='[]', Ref='&')[type(kind).__name__]}"
+    if isinstance(kind, (Record, External, Builtin)):
+        return kind.name
+    if isinstance(kind, Param):
+        return f"template parameter {kind.name}"
+    return "a lambda" if isinstance(kind, Closure) else "a function"
+
+
+def mentions(kind: Type, keys: frozenset[Key]) -> bool:
+    """Whether any of some template parameters is in a type."""
+    if isinstance(kind, Param):
+        return kind.key in keys
+    if isinstance(kind, (Pointer, Array, Ref)):
+        return mentions(kind.to, keys)
+    if isinstance(kind, Signature):
+        return mentions(kind.result, keys)
+    if isinstance(kind, Record):
+        return any(mentions(value, keys) for _, value in kind.bindings)
+    return isinstance(kind, External) and any(mentions(arg, keys) for arg in kind.args)
+
+
+def result_of(kind: Type) -> Type:
+    """What a function type returns; any other type itself."""
+    return kind.result if isinstance(kind, Signature) else kind

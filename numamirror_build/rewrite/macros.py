@@ -167,9 +167,7 @@ def _substitute(macro: Macro, arguments: list[list[Piece]], find: Finder) -> lis
     return result
 
 
-def _operand(
-    token: Token, params: dict[bytes, int], arguments: list[list[Piece]], path: str
-) -> list[Piece]:
+def _operand(token: Token, params: dict[bytes, int], arguments: list[list[Piece]], path: str) -> list[Piece]:
     if token.text in params:
         return arguments[params[token.text]]
     return [Piece(token.text, token.kind, (path, token.start))]

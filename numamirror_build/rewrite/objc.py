@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from numamirror_build.rewrite.text import Token, tokens
 
@@ -67,7 +68,7 @@ def _is_message(before: list[Token], inside: list[Token]) -> bool:
     last = before[-2] if len(before) > 1 else None
     if last is not None and (last.text == b"]" or (last.kind in _OPERANDS and last.text != b"return")):
         return False
-    pairs = zip(inside, inside[1:], strict=False)
+    pairs = pairwise(inside)
     named = any(_ends(a) and b.kind == "name" for a, b in pairs)
     return named or (last is None or last.text != b")")
 
@@ -78,7 +79,7 @@ def _ends(token: Token) -> bool:
 
 def _separate(result: bytearray, inside: list[Token]) -> None:
     """Put commas between the receiver, the selector's parts and the arguments."""
-    for first, second in zip(inside, inside[1:], strict=False):
+    for first, second in pairwise(inside):
         if second.kind == "name" and (_ends(first) or first.text in (b")", b"}")) and second.start > 0:
             if result[second.start - 1 : second.start].isspace():
                 result[second.start - 1] = ord(",")

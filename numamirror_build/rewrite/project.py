@@ -66,6 +66,11 @@ class Project:
             self._holders[name] = tuple(path for path in self.files if name in self.names(path))
         return self._holders[name]
 
+    def definers(self, name: bytes) -> list[str]:
+        """The files that may define a class of some name."""
+        defining = re.compile(rb"\b(?:struct|class|union)\b[^;{}]*\b" + re.escape(name) + rb"\b[^;{}]*\{")
+        return [path for path in self.holders(name) if defining.search(self.text(path).code)]
+
     def resolve(self, include: Include, path: str) -> tuple[str, ...]:
         """The files that an include directive can mean."""
         folder = posixpath.dirname(path)

@@ -75,7 +75,9 @@ def edits_for(path: str, text: Text, access: Access, use: Use, prefix: bytes) ->
     field = _child(access.node, "field")
     make = _Maker(path, text)
     if use.kind == READ:
-        make.replace(base.start, base.first, _named(text, base.start, prefix + GETTER.encode()) + base.head, READ)
+        make.replace(
+            base.start, base.first, _named(text, base.start, prefix + GETTER.encode()) + base.head, READ
+        )
         make.close(base.last, field.end_byte, b")", READ)
         return make.edits
     name = _named(text, base.start, prefix + SETTER.encode())
@@ -175,7 +177,9 @@ def _compound(make: _Maker, access: Access, use: Use, base: Base, prefix: bytes)
     if operator not in (b"+=", b"-="):
         raise NoRule(f"a store to the field with {operator.decode()}")
     simple = right.type in _POSTFIX
-    make.close(base.last, right.start_byte, value + b" " + operator[:1] + b" " + (b"" if simple else b"("), COMPOUND)
+    make.close(
+        base.last, right.start_byte, value + b" " + operator[:1] + b" " + (b"" if simple else b"("), COMPOUND
+    )
     make.replace(right.end_byte, right.end_byte, b")" if simple else b"))", COMPOUND)
 
 
@@ -183,8 +187,17 @@ def _is_pure(node: Node) -> bool:
     """Whether reading an expression twice is the same as reading it once, and nothing in it is an access."""
     if node.type in _SIMPLE:
         return True
-    if node.type in ("field_expression", "subscript_expression", "parenthesized_expression", "pointer_expression"):
-        if node.type == "field_expression" and node.child_by_field_name("field") and _field_text(node) == b"data":
+    if node.type in (
+        "field_expression",
+        "subscript_expression",
+        "parenthesized_expression",
+        "pointer_expression",
+    ):
+        if (
+            node.type == "field_expression"
+            and node.child_by_field_name("field")
+            and _field_text(node) == b"data"
+        ):
             return False
         return all(_is_pure(child) for child in node.named_children if child.type != "field_identifier")
     return node.type in ("subscript_argument_list",) and all(map(_is_pure, node.named_children))

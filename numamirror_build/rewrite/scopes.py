@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from tree_sitter import Node
 
 from numamirror_build.rewrite import declarations as decl
-from numamirror_build.rewrite.declarations import Declared, Table
+from numamirror_build.rewrite.declarations import Declared
+from numamirror_build.rewrite.kinds import Unresolved
 from numamirror_build.rewrite.preprocessor import variants
 from numamirror_build.rewrite.project import Project
-from numamirror_build.rewrite.kinds import Unresolved
-from numamirror_build.rewrite.units import Unit, parse_file
+from numamirror_build.rewrite.text import FIELD_WORD
+from numamirror_build.rewrite.units import Unit, is_cpp, parse_file
 
 ClassLookup = Callable[[Unit, Node, bytes], list[Declared]]
 """Finds a name among the members of the class that a node defines, inherited ones included."""
@@ -46,16 +47,13 @@ class Scopes:
         self._external: dict[bytes, bool] = {}
 
     def units(self, path: str) -> tuple[Unit, ...]:
-        """All variants of a file."""
+        """All variants of a file; every place that may be an access is in at least one."""
         if path not in self._units:
-            known = {b"__cplusplus": True} if not path.endswith((".c", ".m")) else {b"__cplusplus": False}
-            ranges = variants(self.project.directives(path), (), known)
+            directives, code = self.project.directives(path), self.project.text(path).code
+            offsets = [match.start() for match in FIELD_WORD.finditer(code)]
+            ranges = variants(directives, offsets, {b"__cplusplus": is_cpp(path)})
             self._units[path] = tuple(parse_file(self.project, path, inactive) for inactive in ranges)
         return self._units[path]
-
-    def add_units(self, path: str, units: tuple[Unit, ...]) -> None:
-        """Use these variants of a file."""
-        self._units[path] = units
 
     def lookup(self, unit: Unit, node: Node, name: bytes, kinds: frozenset[str]) -> list[Declared]:
         """The declarations that a name can mean at a node: those of the innermost scope that has any.
@@ -103,7 +101,9 @@ class Scopes:
         if name not in self._external:
             word = re.escape(name)
             declaring = re.compile(
-                rb"\b(?:struct|class|union|enum|typename|using|namespace|define)\s+(?:\w+\s+)*?" + word + rb"\b"
+                rb"\b(?:struct|class|union|enum|typename|using|namespace|define)\s+(?:\w+\s+)*?"
+                + word
+                + rb"\b"
                 rb"|\btypedef\b[^;{}]*\b" + word + rb"\b[^;{}]*;|[}*]\s*" + word + rb"\s*[;,]"
             )
             self._external[name] = not any(
@@ -114,7 +114,9 @@ class Scopes:
     def _find_global(self, path: str, namespace: tuple[bytes, ...], name: bytes) -> list[Declared]:
         word = name.removeprefix(b"operator")
         for visible in (self.project.closure(path), self.project.context(path)):
-            holders = self.project.holders(word, visible) if word[:1].isalpha() or word[:1] == b"_" else visible
+            holders = (
+                self.project.holders(word, visible) if word[:1].isalpha() or word[:1] == b"_" else visible
+            )
             found = [
                 declared
                 for holder in holders
@@ -152,9 +154,16 @@ class Scopes:
                 namespace = decl.namespace_name(unit, scope) + namespace
             elif kind == "function_definition":
                 owner = self._owner(unit, scope)
-                found = self._visible(decl.parameters(unit, scope.child_by_field_name("declarator")), name, wanted)
+                found = self._visible(
+                    decl.parameters(unit, scope.child_by_field_name("declarator")), name, wanted
+                )
                 found = found or self._visible(
-                    [d for c in scope.named_children if c.type == "declaration" for d in decl.declared_by(unit, c)],
+                    [
+                        d
+                        for c in scope.named_children
+                        if c.type == "declaration"
+                        for d in decl.declared_by(unit, c)
+                    ],
                     name,
                     wanted,
                 )
@@ -196,7 +205,9 @@ class Scopes:
                 return self._visible(found, name, wanted)
         elif kind == "catch_clause":
             listed = scope.child_by_field_name("parameters")
-            entries = [d for n in (listed.named_children if listed else ()) for d in decl.declared_by(unit, n)]
+            entries = [
+                d for n in (listed.named_children if listed else ()) for d in decl.declared_by(unit, n)
+            ]
             return self._visible(entries, name, wanted)
         elif kind == "lambda_expression":
             return self._in_lambda(unit, scope, child, name, wanted)
@@ -252,8 +263,3 @@ class Scopes:
             return found
         directives = self.project.directives(found[0].unit.path)
         return [d for d in found if directives.compatible(d.start, start)] or found
-
-
-def tables_of(units: Iterable[Unit]) -> list[Table]:
-    """The global names of several variants."""
-    return [names for unit in units for names in decl.namespaces(unit).values()]

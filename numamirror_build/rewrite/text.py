@@ -29,6 +29,10 @@ _TOKEN = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
+FIELD = b"data"
+"""The name of the field that the engine is about."""
+FIELD_WORD = re.compile(rb"(?<![\w$])data(?![\w$])")
+
 
 @dataclass(frozen=True)
 class Token:

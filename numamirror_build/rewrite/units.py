@@ -22,9 +22,8 @@ from numamirror_build.rewrite import objc
 from numamirror_build.rewrite.macros import DECORATION_CALLS, DECORATIONS, Origin, Piece
 from numamirror_build.rewrite.preprocessor import Define
 from numamirror_build.rewrite.project import Project
-from numamirror_build.rewrite.text import closing, is_name_byte
+from numamirror_build.rewrite.text import FIELD_WORD, closing, is_name_byte
 
-_FIELD = re.compile(rb"\bdata\b")
 _LAUNCH = re.compile(rb"<<<")
 _FOLLOW = re.compile(rb"\s*(.)", re.DOTALL)
 
@@ -90,7 +89,8 @@ def _parser(cpp: bool) -> Parser:
 
 @lru_cache
 def _query(cpp: bool, kind: str) -> Query:
-    return Query(_language(cpp), f"({kind}) @node")
+    query: Query = Query(_language(cpp), f"({kind}) @node")
+    return query
 
 
 def is_cpp(path: str) -> bool:
@@ -193,7 +193,7 @@ def _call_end(code: bytes, end: int) -> int | None:
 
 def _blank_call(result: bytearray, code: bytes, start: int, end: int) -> None:
     last = _call_end(code, end)
-    if last is not None and not _FIELD.search(code, start, last):
+    if last is not None and not FIELD_WORD.search(code, start, last):
         _blank(result, start, last)
 
 
@@ -207,10 +207,10 @@ def _tame_macro(
         if end is None or result[start] == 0x20:
             continue
         if kind == "blank":
-            if not _FIELD.search(code, start, end):
+            if not FIELD_WORD.search(code, start, end):
                 _blank(result, start, end)
         elif kind == "statement":
-            if function_like and not _FIELD.search(code, after, end):
+            if function_like and not FIELD_WORD.search(code, after, end):
                 _blank(result, code.index(b"(", after) + 1, end - 1)
             _end_statement(result, code, end)
         else:
@@ -238,7 +238,7 @@ def _unwrap(result: bytearray, code: bytes, start: int, end: int, kept: int) -> 
             bounds.append(offset)
     bounds.append(end - 1)
     dropped = code[start : bounds[kept]] + code[bounds[kept + 1] : end] if kept + 1 < len(bounds) else b""
-    if dropped and not _FIELD.search(dropped):
+    if dropped and not FIELD_WORD.search(dropped):
         _blank(result, start, bounds[kept] + 1)
         _blank(result, bounds[kept + 1], end)
 
