@@ -18,6 +18,7 @@ from numamirror_build.rewrite.kinds import (
     Array,
     Builtin,
     External,
+    Param,
     Pointer,
     Record,
     Signature,
@@ -165,13 +166,19 @@ class Finder:
                 return False
             target = inner.child_by_field_name("argument")
             kinds = self.resolver.expression(unit, target) if target else ()
-        found = [bare(kind) for kind in kinds]
+        found = [bare(kind) for item in kinds for kind in self._meant(bare(item))]
         return all(isinstance(kind, (Pointer, Array)) for kind in found)
+
+    def _meant(self, kind: Type) -> Iterable[Type]:
+        return self.resolver.instances.of(kind) if isinstance(kind, Param) else (kind,)
 
     def _is_tensor(self, unit: Unit, kind: Type, arrow: bool) -> bool:
         kind = bare(kind)
         if arrow:
-            return self.holds_field(bare(self.resolver.members.pointee(kind)))
+            answers = {self.holds_field(bare(self.resolver.members.pointee(k))) for k in self._meant(kind)}
+            if len(answers) > 1:
+                raise Unresolved(f"{describe(kind)} stands for tensors and for others")
+            return answers == {True}
         if is_objc(unit.path) and isinstance(kind, Pointer) and not self.holds_field(bare(kind.to)):
             return False  # a property of an Objective-C object
         return self.holds_field(kind)
@@ -184,6 +191,11 @@ class Finder:
         """
         if isinstance(owner, Signature):
             return self.holds_field(bare(owner.result))
+        if isinstance(owner, Param):
+            answers = {self.holds_field(bare(kind)) for kind in self.resolver.instances.of(owner)}
+            if len(answers) > 1:
+                raise Unresolved(f"{describe(owner)} stands for tensors and for others")
+            return answers == {True}
         if isinstance(owner, External):
             return False
         if isinstance(owner, Record):

@@ -18,7 +18,7 @@ from numamirror_build.rewrite.macros import Macro, Piece, expand
 from numamirror_build.rewrite.preprocessor import Define
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.rules import Access
-from numamirror_build.rewrite.text import FIELD
+from numamirror_build.rewrite.text import FIELD, occurrences
 from numamirror_build.rewrite.units import Unit, parse_in_place, parse_pieces
 
 _WRAPS = (
@@ -89,7 +89,7 @@ class Bodies:
                 if macro.path != path and macro.path not in self.project.context(path):
                     continue
                 text, directives = self.project.text(path), self.project.directives(path)
-                for offset in _occurrences(text.code, name):
+                for offset in occurrences(text.code, name):
                     define = directives.define_at(offset)
                     if define:
                         if define.name not in names and offset >= define.body:
@@ -223,16 +223,6 @@ def _call_of(name: Node) -> Node:
     if parent is not None and parent.type == "call_expression" and parent.start_byte == name.start_byte:
         return parent
     return name
-
-
-def _occurrences(code: bytes, name: bytes) -> Iterator[int]:
-    offset = code.find(name)
-    while offset >= 0:
-        before = code[offset - 1 : offset]
-        after = code[offset + len(name) : offset + len(name) + 1]
-        if not (before.isalnum() or before == b"_" or after.isalnum() or after == b"_"):
-            yield offset
-        offset = code.find(name, offset + 1)
 
 
 def _opening(code: bytes, offset: int) -> int | None:

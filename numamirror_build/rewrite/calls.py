@@ -11,11 +11,13 @@ from numamirror_build.rewrite import declarations as decl
 from numamirror_build.rewrite.declarations import Declared
 from numamirror_build.rewrite.kinds import (
     VOID,
+    Builtin,
     Closure,
     Key,
     Param,
     Pointer,
     Record,
+    Ref,
     Signature,
     Type,
     Types,
@@ -28,8 +30,9 @@ from numamirror_build.rewrite.kinds import (
     result_of,
     substitute,
     unify,
+    unique,
 )
-from numamirror_build.rewrite.nodes import child, last_name, last_part, short, trailing
+from numamirror_build.rewrite.nodes import child, entries, last_name, last_part, short, trailing
 from numamirror_build.rewrite.units import Unit
 
 if TYPE_CHECKING:
@@ -45,6 +48,13 @@ class Calls:
         self._resolver = resolver
 
     def of(self, unit: Unit, callee: Node, given: Sequence[Node]) -> Types:
+        """The types of a call's value.
+
+        Args:
+            unit: the tree.
+            callee: the call's function.
+            given: its arguments.
+        """
         explicit: list[Type] = []
         target = callee
         if callee.type == "qualified_identifier":
@@ -65,12 +75,14 @@ class Calls:
             result: list[Type] = []
             for kind in self._resolver.members.owners(unit, callee):
                 result += self._resolver.members.call(kind, name, given, unit, explicit)
-            return each(lambda kind: kind, result)
+            return unique(result)
         if callee.type == "identifier":
             found = self._resolver.scopes.lookup(unit, callee, name, decl.VALUES | decl.TYPES)
             if not found:
                 return self._resolver.macros.use(unit, callee, name)
         elif callee.type == "qualified_identifier":
+            if unit.text(callee).startswith(b"std::get<") and given:
+                return self._part_of_tuple(unit, given[0], explicit[0])
             found = self._resolver.names.qualified(unit, callee, decl.VALUES | decl.TYPES)
         elif callee.type == "template_function":
             found = self._resolver.scopes.lookup(unit, callee, name, decl.VALUES | decl.TYPES)
@@ -79,6 +91,13 @@ class Calls:
         else:
             return each(lambda kind: self._called(kind, given, unit), self._resolver.expression(unit, callee))
         return self.call_declared(found, given, unit, explicit, callee, {})
+
+    def _part_of_tuple(self, unit: Unit, argument: Node, which: Type) -> Types:
+        """What ``std::get`` gives: the part with a number, or the one of a type."""
+        if not isinstance(which, Builtin) or not which.name.isdigit():
+            return (Ref(which),)
+        kinds = self._resolver.expression(unit, argument)
+        return each(lambda kind: Ref(bare(self._resolver.types.bound(kind, int(which.name))[0])), kinds)
 
     def callees(self, unit: Unit, call: Node) -> list[Declared]:
         """The functions that a call can mean, those that take another number of arguments left out."""
@@ -118,8 +137,7 @@ class Calls:
         functions = [d for d in found if d.kind == decl.FUNCTION]
         if functions:
             fitting = [d for d in functions if self._takes(d, len(given))] or functions
-            return each(
-                lambda kind: kind,
+            return unique(
                 [kind for d in fitting for kind in self._result(d, given, unit, explicit, bindings)],
             )
         result: list[Type] = []
@@ -134,7 +152,7 @@ class Calls:
             else:
                 for kind in self._resolver.names.values([declared]):
                     result += self._called(substitute(kind, bindings), given, unit)
-        return each(lambda kind: kind, result)
+        return unique(result)
 
     def _called(self, kind: Type, given: Sequence[Node], unit: Unit) -> Types:
         """What calling a value of some type gives."""
@@ -146,6 +164,8 @@ class Calls:
         if isinstance(kind, Closure):
             return self._lambda_result(kind, given, unit)
         if isinstance(kind, Record):
+            if kind.name == "std::function":
+                return each(result_of, [kind.bindings[0][1]])
             return self._resolver.members.call(kind, b"operator()", given, unit)
         if is_clean(kind):
             return (kind,)
@@ -183,6 +203,15 @@ class Calls:
         bound = {**bindings, **self._deduced(declared, given, unit, explicit, bindings)}
         return each(lambda kind: substitute(kind, bound), kinds)
 
+    def deduced_at(self, declared: Declared, unit: Unit, call: Node) -> dict[Key, Type]:
+        """What the template parameters of a function stand for in a call of it."""
+        callee = child(call, "function")
+        target = last_part(callee)
+        if callee.type == "field_expression":
+            target = last_part(child(callee, "field"))
+        explicit = self._resolver.types.template_arguments(unit, target)
+        return self._deduced(declared, entries(child(call, "arguments")), unit, explicit, {})
+
     def _deduced(
         self,
         declared: Declared,
@@ -192,19 +221,15 @@ class Calls:
         bindings: dict[Key, Type],
     ) -> dict[Key, Type]:
         template = decl.template_of(declared.node)
-        if template is None:
-            return {}
-        listed = decl.template_parameters(declared.unit, template)
+        listed = decl.template_parameters(declared.unit, template) if template else []
         keys = [(declared.unit.path, entry.start) for entry in listed]
         bound = dict(zip(keys, explicit, strict=False))
-        wanted = frozenset(keys) - bound.keys()
-        function = decl.function_part(declared.declarator)
-        parameters = function.child_by_field_name("parameters") if function else None
-        for parameter, argument in zip(
-            [c for c in (parameters.named_children if parameters else ()) if c.type != "comment"],
-            given,
-            strict=False,
-        ):
+        parameters = decl.parameter_nodes(declared.declarator)
+        autos = [(declared.unit.path, p.start_byte) for p in parameters if _is_auto(p)]
+        if not keys and not autos:
+            return {}
+        wanted = frozenset([*keys, *autos]) - bound.keys()
+        for parameter, argument in zip(parameters, given, strict=False):
             patterns = self.parameter_type(declared.unit, parameter)
             if not any(mentions(pattern, wanted) for pattern in patterns):
                 continue
@@ -225,14 +250,14 @@ class Calls:
         type_node = parameter.child_by_field_name("type")
         if type_node is None:
             raise Unresolved(f"no type in the parameter {short(unit, parameter)}")
-        if type_node.type == "placeholder_type_specifier":
+        if _is_auto(parameter):
             kinds: Types = (Param((unit.path, parameter.start_byte), "auto"),)
         else:
             kinds = self._resolver.types.named_by(unit, type_node)
         declarator = parameter.child_by_field_name("declarator")
         if declarator is None:
             return kinds
-        if type_node.type == "placeholder_type_specifier":
+        if _is_auto(parameter):
             while declarator and declarator.type in ("pointer_declarator", "abstract_pointer_declarator"):
                 declarator = decl.inner_declarator(declarator)
             if declarator is None:
@@ -265,4 +290,9 @@ class Calls:
                 result += map(bare, self._resolver.expression(unit, node.named_children[0]))
             elif node.type not in ("lambda_expression", *decl.CLASS_NODES):
                 stack += node.named_children
-        return each(lambda kind: kind, result) or (VOID,)
+        return unique(result) or (VOID,)
+
+
+def _is_auto(parameter: Node) -> bool:
+    kind = parameter.child_by_field_name("type")
+    return kind is not None and kind.type == "placeholder_type_specifier"

@@ -121,12 +121,16 @@ def bare(kind: Type) -> Type:
 
 def each(function: Callable[[Type], Types | Type], kinds: Iterable[Type]) -> Types:
     """The function's results for all alternatives, each once."""
-    found: dict[Type, None] = {}
+    found: list[Type] = []
     for kind in kinds:
         result = function(kind)
-        for item in (result,) if isinstance(result, Type) else result:
-            found[item] = None
-    return tuple(found)
+        found += (result,) if isinstance(result, Type) else result
+    return unique(found)
+
+
+def unique(kinds: Iterable[Type]) -> Types:
+    """The alternatives, each once."""
+    return tuple(dict.fromkeys(kinds))
 
 
 def substitute(kind: Type, bindings: Mapping[Key, Type]) -> Type:

@@ -13,6 +13,7 @@ from numamirror_build.rewrite.kinds import (
     Types,
     Unresolved,
     each,
+    unique,
 )
 from numamirror_build.rewrite.macros import Macro, Piece, expand, pieces
 from numamirror_build.rewrite.nodes import child
@@ -49,7 +50,7 @@ class MacroUses:
             if inner is None or expansion.root.has_error:
                 raise Unresolved(f"the expansion of {name.decode()} is no expression")
             result += self._resolver.expression(expansion, _wrapped(inner))
-        return each(lambda kind: kind, result)
+        return unique(result)
 
     def visible_macro(self, name: bytes, path: str) -> Macro | None:
         """One definition of a macro that a file can see."""
@@ -96,7 +97,7 @@ class MacroUses:
                 lambda kind: kind.to if isinstance(kind, Pointer) else kind,
                 self._resolver.types.declared(found[0]),
             )
-        return each(lambda kind: kind, result)
+        return unique(result)
 
 
 def _wrapped(function: Node) -> Node:

@@ -26,6 +26,7 @@ from numamirror_build.rewrite.kinds import (
     each,
     is_clean,
     substitute,
+    unique,
 )
 from numamirror_build.rewrite.nodes import child
 from numamirror_build.rewrite.units import Unit
@@ -60,7 +61,7 @@ class Members:
             result += self._resolver.calls.call_declared(
                 listed, given, unit, explicit, None, dict(owner.bindings)
             )
-        return each(lambda item: item, result)
+        return unique(result)
 
     def owners(self, unit: Unit, node: Node) -> Types:
         """The classes whose member a field expression names."""
@@ -219,8 +220,7 @@ class Members:
         if isinstance(kind, Record):
             found = self.find(kind, name)
             if found:
-                return each(
-                    lambda item: item,
+                return unique(
                     [
                         substitute(value, dict(owner.bindings))
                         for owner, declared in found
@@ -248,8 +248,7 @@ class Members:
         if isinstance(kind, Record):
             found = [(o, d) for o, d in self.find(kind, name) if d.kind in decl.TYPES]
             if found:
-                return each(
-                    lambda item: item,
+                return unique(
                     [
                         substitute(k, dict(o.bindings))
                         for o, d in found

@@ -14,7 +14,7 @@ from numamirror_build.rewrite.kinds import (
     Type,
     Types,
     Unresolved,
-    each,
+    unique,
 )
 from numamirror_build.rewrite.nodes import child, last_part, short
 from numamirror_build.rewrite.units import Unit
@@ -125,9 +125,7 @@ class Names:
                 if scope.type == "template_type":
                     owners = self._resolver.types.instantiated(unit, scope, found)
                 else:
-                    owners = each(
-                        lambda kind: kind, [k for d in found for k in self._resolver.types.of_declaration(d)]
-                    )
+                    owners = unique([k for d in found for k in self._resolver.types.of_declaration(d)])
             else:
                 namespace += (name,)
         return owners, namespace
@@ -139,7 +137,7 @@ class Names:
         return bool(found) and all(declared.kind in decl.TYPES for declared in found)
 
     def values(self, found: Iterable[Declared]) -> Types:
-        return each(lambda kind: kind, [kind for d in found for kind in self._resolver.types.declared(d)])
+        return unique([kind for d in found for kind in self._resolver.types.declared(d)])
 
 
 def _definition_around(name: Node) -> Node:

@@ -12,6 +12,7 @@ from tree_sitter import Node
 
 from numamirror_build.rewrite import declarations as decl
 from numamirror_build.rewrite.calls import Calls
+from numamirror_build.rewrite.instances import Instances
 from numamirror_build.rewrite.kinds import (
     INT,
     TEXT,
@@ -28,6 +29,7 @@ from numamirror_build.rewrite.kinds import (
     describe,
     each,
     is_clean,
+    unique,
 )
 from numamirror_build.rewrite.macrouses import MacroUses
 from numamirror_build.rewrite.members import Members
@@ -76,6 +78,7 @@ class Resolver:
         self.names = Names(self)
         self.types = TypeNames(self)
         self.macros = MacroUses(self)
+        self.instances = Instances(self)
         self.scopes = Scopes(project, self.model, self.members.inherited, self.names.class_nodes)
         self._cache: dict[_Key, Types | Unresolved | None] = {}
         self.viewpoint = MODEL_PATH
@@ -170,7 +173,7 @@ class Resolver:
         branches = [node.child_by_field_name("consequence"), child(node, "alternative")]
         kinds = [kind for branch in branches if branch for kind in self.expression(unit, branch)]
         classes = [kind for kind in kinds if not isinstance(bare(kind), Builtin)]
-        return each(lambda kind: kind, classes or kinds)
+        return unique(classes or kinds)
 
     def _on_cast_expression(self, unit: Unit, node: Node) -> Types:
         return self.types.named_by(unit, child(node, "type"))

@@ -6,6 +6,7 @@ Everything here keeps lengths, so an offset means the same place in every form o
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 _LEX = re.compile(
@@ -100,6 +101,16 @@ def closing(code: bytes, opening: int) -> int | None:
         if depth == 0:
             return match.start()
     return None
+
+
+def occurrences(code: bytes, name: bytes, start: int = 0, end: int | None = None) -> Iterator[int]:
+    """The places where an identifier stands."""
+    end = len(code) if end is None else end
+    place = code.find(name, start, end)
+    while place >= 0:
+        if not is_name_byte(code, place - 1) and not is_name_byte(code, place + len(name)):
+            yield place
+        place = code.find(name, place + len(name), end)
 
 
 def is_name_byte(text: bytes, offset: int) -> bool:

@@ -30,6 +30,7 @@ from numamirror_build.rewrite.kinds import (
     is_clean,
     result_of,
     substitute,
+    unique,
 )
 from numamirror_build.rewrite.nodes import child, entries, last_part, short, trailing
 from numamirror_build.rewrite.units import Unit
@@ -118,7 +119,7 @@ class TypeNames:
         else:
             kinds = self._resolver.expression(unit, init)
         if declared.binding >= 0:
-            return each(lambda kind: self._bound(kind, declared.binding), kinds)
+            return each(lambda kind: self.bound(kind, declared.binding), kinds)
         reference = "reference_declarator" in _declarator_types(declared.declarator)
         return each(lambda kind: Ref(bare(kind)) if reference else _decayed(bare(kind)), kinds)
 
@@ -136,7 +137,7 @@ class TypeNames:
             return (External(f"element of {kind.name}"),)
         raise Unresolved(f"no rule for a loop over {describe(kind)}")
 
-    def _bound(self, kind: Type, index: int) -> Types:
+    def bound(self, kind: Type, index: int) -> Types:
         """What the name at some place of a structured binding stands for."""
         kind = bare(kind)
         if isinstance(kind, Array):
@@ -215,14 +216,14 @@ class TypeNames:
         found = self._resolver.scopes.lookup(unit, node, text, frozenset({decl.CLASS}))
         complete = [d for d in found if d.node.child_by_field_name("body")]
         if complete:
-            return each(lambda kind: kind, [kind for d in complete for kind in self.of_declaration(d)])
+            return unique([kind for d in complete for kind in self.of_declaration(d)])
         everywhere = [
             d
             for d in self._resolver.scopes.lookup_global(unit, (), text, frozenset({decl.CLASS}))
             if d.node.child_by_field_name("body")
         ]
         if everywhere and not any(d.unit is unit and d.node.parent != unit.root for d in found):
-            return each(lambda kind: kind, [kind for d in everywhere for kind in self.of_declaration(d)])
+            return unique([kind for d in everywhere for kind in self.of_declaration(d)])
         return (Record(text.decode(), None),)
 
     def _named(self, unit: Unit, node: Node) -> Types:
@@ -230,7 +231,7 @@ class TypeNames:
         found = self._resolver.scopes.lookup(unit, node, name, decl.TYPES)
         if not found:
             return self._unknown(unit, name, node)
-        return each(lambda kind: kind, [kind for d in _complete(found) for kind in self.of_declaration(d)])
+        return unique([kind for d in _complete(found) for kind in self.of_declaration(d)])
 
     def _unknown(self, unit: Unit, name: bytes, node: Node) -> Types:
         """A type name without a declaration in sight."""
@@ -257,7 +258,7 @@ class TypeNames:
         if found:
             if last.type.startswith("template_"):
                 return self.instantiated(unit, last, found)
-            return each(lambda kind: kind, [kind for d in found for kind in self.of_declaration(d)])
+            return unique([kind for d in found for kind in self.of_declaration(d)])
         if namespace and (
             not self._resolver.names.is_own(namespace) or self._resolver.scopes.is_external(name)
         ):
@@ -342,7 +343,7 @@ class TypeNames:
                     result.append(Record(kind.name, kind.definition, tuple(sorted(bound.items()))))
                 else:
                     result.append(substitute(kind, bound))
-        return each(lambda kind: kind, result)
+        return unique(result)
 
     def template_arguments(self, unit: Unit, node: Node) -> list[Type]:
         listed = node.child_by_field_name("arguments")

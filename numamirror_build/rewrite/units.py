@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,7 @@ from numamirror_build.rewrite import objc
 from numamirror_build.rewrite.macros import DECORATION_CALLS, DECORATIONS, Origin, Piece
 from numamirror_build.rewrite.preprocessor import Define
 from numamirror_build.rewrite.project import Project
-from numamirror_build.rewrite.text import FIELD_WORD, closing, is_name_byte
+from numamirror_build.rewrite.text import FIELD_WORD, closing, occurrences
 
 _LAUNCH = re.compile(rb"<<<")
 _FOLLOW = re.compile(rb"\s*(.)", re.DOTALL)
@@ -156,10 +156,10 @@ def view(project: Project, path: str, inactive: Iterable[tuple[int, int]]) -> by
     code = text.code
     here = project.names(path)
     for name in sorted(here & DECORATIONS):
-        for start in _occurrences(code, name):
+        for start in occurrences(code, name):
             _blank(result, start, start + len(name))
     for name in sorted(here & DECORATION_CALLS):
-        for start in _occurrences(code, name):
+        for start in occurrences(code, name):
             _blank_call(result, code, start, start + len(name))
     for name in project.macro_names(path):
         kind = project.macro_kind(name, path)
@@ -167,15 +167,6 @@ def view(project: Project, path: str, inactive: Iterable[tuple[int, int]]) -> by
             _tame_macro(project, path, name, kind, result, code)
     _tame_launches(result, code)
     return bytes(result)
-
-
-def _occurrences(code: bytes, name: bytes) -> Iterator[int]:
-    """The places where an identifier stands."""
-    start = code.find(name)
-    while start >= 0:
-        if not is_name_byte(code, start - 1) and not is_name_byte(code, start + len(name)):
-            yield start
-        start = code.find(name, start + len(name))
 
 
 def _blank(result: bytearray, start: int, end: int) -> None:
@@ -201,7 +192,7 @@ def _tame_macro(
     project: Project, path: str, name: bytes, kind: str | int, result: bytearray, code: bytes
 ) -> None:
     function_like = any(macro.params is not None for macro in project.macros(name, path))
-    for start in _occurrences(code, name):
+    for start in occurrences(code, name):
         after = start + len(name)
         end = _call_end(code, after) if function_like else after
         if end is None or result[start] == 0x20:
