@@ -95,13 +95,18 @@ class Finder:
         """Whether a file, or one that includes it, can see the definition of the struct."""
         return not self.headers.isdisjoint(self.project.context(path))
 
-    def access(self, unit: Unit, offset: int) -> Access | None:
+    def access(self, unit: Unit, offset: int, name: bytes = FIELD) -> Access | None:
         """The access whose field name begins at an offset, or None if the name there is something else.
+
+        Args:
+            unit: the tree.
+            offset: where the name begins.
+            name: the field's name, or that of a macro that stands for it.
 
         Raises:
             Unresolved: it cannot be told.
         """
-        node = unit.at(offset, offset + len(FIELD))
+        node = unit.at(offset, offset + len(name))
         parent = node.parent
         while parent is not None and parent.type in (
             "qualified_identifier",

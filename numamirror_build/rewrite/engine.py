@@ -17,6 +17,7 @@ from numamirror_build.rewrite.bodies import Bodies, Invocations
 from numamirror_build.rewrite.contexts import NoRule, use_of
 from numamirror_build.rewrite.includes import hosts, include_edit
 from numamirror_build.rewrite.kinds import Record, Unresolved, bare
+from numamirror_build.rewrite.macros import Macro, expand, pieces
 from numamirror_build.rewrite.preprocessor import Directives, is_active
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.resolver import Resolver
@@ -31,7 +32,7 @@ from numamirror_build.rewrite.sites import (
     TypeException,
     in_order,
 )
-from numamirror_build.rewrite.text import FIELD, Text
+from numamirror_build.rewrite.text import FIELD, Text, occurrences
 from numamirror_build.rewrite.units import Unit
 
 _ACCESSORS = (GETTER.encode(), SETTER.encode())
@@ -126,7 +127,6 @@ class _Search:
             for path in sorted(set(targets))
             if path in self.project.files
             and posixpath.basename(path) != ACCESSOR_HEADER
-            and (FIELD in self.project.files[path])
             and self.finder.can_reach(path)
         ]
 
@@ -171,14 +171,14 @@ class _FileSearch:
         self.result = _Outcome()
 
     def outcome(self) -> _Outcome:
-        if not self.words:
-            return self.result
         for word in self.words:
             try:
                 self._look_at(word)
             except (Unresolved, NoRule) as error:
                 self._problem(word.offset, str(error))
-        self._positional()
+        self._behind_macros()
+        if self.words:
+            self._positional()
         return self.result
 
     @cached_property
@@ -199,13 +199,12 @@ class _FileSearch:
             return
         found: set[_Found | None] = set()
         reasons: list[Exception] = []
-        for unit in self.units:
-            if is_active(unit.inactive, word.offset):
-                self.search.resolver.look_from(self.path)
-                try:
-                    found.add(self._in_unit(unit, word))
-                except Unresolved as error:
-                    reasons.append(error)
+        self.search.resolver.look_from(self.path)
+        for unit in self._units_with(word.offset):
+            try:
+                found.add(self._in_unit(unit, word))
+            except Unresolved as error:
+                reasons.append(error)
         if not found:
             if self._never_compiled(word.offset):
                 return
@@ -215,6 +214,11 @@ class _FileSearch:
         result = found.pop()
         if result:
             self._add(word.offset, result, in_macro=False)
+
+    def _units_with(self, offset: int) -> list[Unit]:
+        """The variants to judge a place in: the usual two, or one that was made for it."""
+        active = [index for index, unit in enumerate(self.units) if is_active(unit.inactive, offset)]
+        return [self.units[index] for index in active if index < 2 or index == active[0]]
 
     def _may_be_meant(self, offset: int) -> bool:
         """Whether the bare name can be the field: as a whole argument, or in a class that inherits it."""
@@ -251,6 +255,34 @@ class _FileSearch:
     def _initialiser(self, found: initialisers.Initialiser) -> _Found:
         edits = initialisers.edits_for(self.path, self.text, found, b"")
         return _Found(initialisers.INIT, "brace", tuple(edits))
+
+    def _behind_macros(self) -> None:
+        """Refuse accesses that name the field with a macro that stands for it."""
+        resolver = self.search.resolver
+        for name in self.search.project.macro_names(self.path):
+            definitions = self.search.project.macros(name, self.path)
+            if not any(
+                macro.params is None and macro.body[:1] and self._leads(macro) for macro in definitions
+            ):
+                continue
+            resolver.look_from(self.path)
+            for offset in occurrences(self.text.code, name):
+                if not self.text.code[max(0, offset - 400) : offset].rstrip().endswith((b".", b"->")):
+                    continue
+                for unit in self._units_with(offset):
+                    try:
+                        if self.search.finder.access(unit, offset, name):
+                            self._problem(offset, f"the macro {name.decode()} names the field")
+                    except Unresolved as error:
+                        self._problem(offset, str(error))
+
+    def _leads(self, macro: Macro) -> bool:
+        """Whether the field's name is the first word that a macro without parameters stands for."""
+        find = self.search.resolver.macros.visible_macro
+        if macro.body[0].text != FIELD and not self.search.project.is_macro(macro.body[0].text):
+            return False
+        found = expand(pieces(macro.body, macro.path), lambda name: find(name, self.path))
+        return bool(found) and found[0].text == FIELD
 
     def _positional(self) -> None:
         if STRUCT.encode() not in self.text.code:

@@ -3,6 +3,9 @@
 A hook names a file, where wanted a function in it, and one line or one token inside that.
 It carries only our own text.
 Whatever is anchored must be there exactly once: a missing or repeated anchor is an error, never a skip.
+
+A census is the other half: it names a call that needs a hook around it wherever it stands,
+so that a call in a place that nobody knows yet is an error too.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ class Hook:
 
     Attributes:
         id: unique name.
-        file: path below the tree's root.
+        files: paths below the tree's root; exactly one of them must be there.
         functions: names of the function that the anchor lies in, as defined (``a::b``);
             exactly one of them must be defined in the file, exactly once.
             Empty: the anchor may lie anywhere in the file.
@@ -58,7 +61,7 @@ class Hook:
     """
 
     id: str
-    file: str
+    files: tuple[str, ...]
     functions: tuple[str, ...]
     line: str | None
     prefix: bool
@@ -70,10 +73,30 @@ class Hook:
 
 
 @dataclass(frozen=True)
+class Census:
+    """Every function that makes a call must be one that a hook is in, or a named exception.
+
+    Attributes:
+        id: unique name.
+        call: name of the function that is called.
+        within: beginning of the paths of the files that are searched.
+        hooks: ids of the hooks that take care of the call in the function they are in.
+        exceptions: functions that need no hook, with the reason.
+    """
+
+    id: str
+    call: str
+    within: str
+    hooks: frozenset[str]
+    exceptions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class HookSet:
     """All hooks of an upstream, in the order of their files' names and of their places in them."""
 
     hooks: tuple[Hook, ...]
+    censuses: tuple[Census, ...] = ()
 
 
 def load_hooks(folder: Path) -> HookSet:
@@ -83,16 +106,18 @@ def load_hooks(folder: Path) -> HookSet:
         ConfigError: a file is not valid.
     """
     hooks: list[Hook] = []
+    censuses: list[Census] = []
     for path in sorted(folder.glob("*.toml")):
         try:
-            entries = tomllib.loads(path.read_text())["hook"]
-            hooks += [_read_hook(entry) for entry in entries]
+            document = tomllib.loads(path.read_text())
+            hooks += [_read_hook(entry) for entry in document["hook"]]
+            censuses += [_read_census(entry) for entry in document.get("census", ())]
         except (tomllib.TOMLDecodeError, KeyError, ValueError) as error:
             raise ConfigError("A hook file is not valid", where=path.name, why=str(error)) from error
     ids = [hook.id for hook in hooks]
     if repeated := sorted({name for name in ids if ids.count(name) > 1}):
         raise ConfigError("Hooks must have names of their own", where=folder.name, why=", ".join(repeated))
-    return HookSet(tuple(hooks))
+    return HookSet(tuple(hooks), tuple(censuses))
 
 
 def plan_hooks(files: Mapping[str, bytes], hooks: HookSet) -> list[Edit]:
@@ -105,20 +130,25 @@ def plan_hooks(files: Mapping[str, bytes], hooks: HookSet) -> list[Edit]:
     Raises:
         AnchorError: an anchor is missing or there more than once; names hook, file and anchor.
     """
-    functions: dict[str, dict[str, list[_Span]]] = {}
+    functions = _Functions(files)
     edits = []
+    hooked: dict[str, set[tuple[str, str]]] = {}
     for hook in hooks.hooks:
         if hook.only_if and hook.only_if.text.encode() not in files.get(hook.only_if.file, b""):
             continue
-        source = files.get(hook.file)
-        if source is None:
-            raise _anchor_error(hook, f"the file {hook.file} is not in the tree")
+        present = [file for file in hook.files if file in files]
+        if len(present) != 1:
+            raise _anchor_error(
+                hook, f"{len(present)} of the files that it may be in are in the tree, not one"
+            )
+        source = files[present[0]]
         span = _Span(0, len(source), 0)
         if hook.functions:
-            if hook.file not in functions:
-                functions[hook.file] = _find_functions(source)
-            span = _pick_function(hook, functions[hook.file])
-        edits.append(_edit(hook, source, span))
+            name, span = _pick_function(hook, functions.of(present[0]))
+            hooked.setdefault(hook.id, set()).add((present[0], name))
+        edits.append(_edit(hook, present[0], source, span))
+    for census in hooks.censuses:
+        _take_census(census, files, functions, hooked)
     return edits
 
 
@@ -130,14 +160,65 @@ class _Span:
     """Offset of the opening brace."""
 
 
+class _Functions:
+    """The functions that files define, each file parsed once."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+        self._found: dict[str, dict[str, list[_Span]]] = {}
+
+    def of(self, file: str) -> dict[str, list[_Span]]:
+        """Spans by name as it is written at the definition."""
+        if file not in self._found:
+            self._found[file] = _find_functions(self._files[file])
+        return self._found[file]
+
+
+def _take_census(
+    census: Census,
+    files: Mapping[str, bytes],
+    functions: _Functions,
+    hooked: Mapping[str, set[tuple[str, str]]],
+) -> None:
+    covered = set().union(*(hooked.get(hook, set()) for hook in census.hooks))
+    call = re.compile(rb"(?<!\w)" + re.escape(census.call.encode()) + rb"\s*\(")
+    for file in sorted(files):
+        if not file.startswith(census.within) or not file.endswith((".c", ".cpp")):
+            continue
+        source = files[file]
+        for match in call.finditer(source):
+            spans = ((name, span) for name, found in functions.of(file).items() for span in found)
+            around = [name for name, span in spans if span.start <= match.start() < span.end]
+            if any((file, name) in covered or name in census.exceptions for name in around):
+                continue
+            line = source.count(b"\n", 0, match.start()) + 1
+            raise AnchorError(
+                f"{census.call} is called where no hook takes care of it",
+                where=f"{file}:{line}: {' '.join(around) or 'outside of functions'}",
+                why=f"the census {census.id} knows neither a hook in this function nor a reason for none",
+                hint="add a hook or an exception: see docs/new-commit.md",
+                details={"census": census.id, "file": file},
+            )
+
+
+def _read_census(entry: Mapping[str, Any]) -> Census:
+    return Census(
+        id=entry["id"],
+        call=entry["call"],
+        within=entry["within"],
+        hooks=frozenset(entry["hooks"]),
+        exceptions={exception["function"]: exception["reason"] for exception in entry["exceptions"]},
+    )
+
+
 def _read_hook(entry: Mapping[str, Any]) -> Hook:
     if unknown := sorted(set(entry) - _KEYS):
         raise ValueError(f"unknown keys: {', '.join(unknown)}")
-    function = entry.get("function", [])
+    file, function = entry["file"], entry.get("function", [])
     condition = entry.get("only_if")
     hook = Hook(
         id=entry["id"],
-        file=entry["file"],
+        files=(file,) if isinstance(file, str) else tuple(file),
         functions=(function,) if isinstance(function, str) else tuple(function),
         line=entry.get("line", entry.get("line_prefix")),
         prefix="line_prefix" in entry,
@@ -159,7 +240,7 @@ def _read_hook(entry: Mapping[str, Any]) -> Hook:
     return hook
 
 
-def _edit(hook: Hook, source: bytes, span: _Span) -> Edit:
+def _edit(hook: Hook, file: str, source: bytes, span: _Span) -> Edit:
     if hook.place == "replace":
         assert hook.token is not None
         pattern = rb"(?<!\w)" + re.escape(hook.token.encode()) + rb"(?!\w)"
@@ -168,7 +249,7 @@ def _edit(hook: Hook, source: bytes, span: _Span) -> Edit:
             raise _anchor_error(hook, f"the token {hook.token!r} is there {len(found)} times, not once")
         start = span.start + found[0]
         return Edit(
-            path=hook.file,
+            path=file,
             start=start,
             end=start + len(hook.token.encode()),
             old=hook.token.encode(),
@@ -182,7 +263,7 @@ def _edit(hook: Hook, source: bytes, span: _Span) -> Edit:
     else:
         line_start = _pick_line(hook, source, span)
         at = line_start if hook.place == "before" else _next_line(source, line_start)
-    return Edit(path=hook.file, start=at, end=at, old=b"", new=hook.text.encode(), rule=f"hook:{hook.id}")
+    return Edit(path=file, start=at, end=at, old=b"", new=hook.text.encode(), rule=f"hook:{hook.id}")
 
 
 def _pick_line(hook: Hook, source: bytes, span: _Span) -> int:
@@ -206,8 +287,8 @@ def _next_line(source: bytes, at: int) -> int:
     return len(source) if end < 0 else end + 1
 
 
-def _pick_function(hook: Hook, functions: Mapping[str, list[_Span]]) -> _Span:
-    found = [span for name in hook.functions for span in functions.get(name, [])]
+def _pick_function(hook: Hook, functions: Mapping[str, list[_Span]]) -> tuple[str, _Span]:
+    found = [(name, span) for name in hook.functions for span in functions.get(name, [])]
     if len(found) != 1:
         names = " or ".join(hook.functions)
         raise _anchor_error(hook, f"the function {names} is defined {len(found)} times, not once")
@@ -244,10 +325,11 @@ def _declared_name(node: tree_sitter.Node) -> str | None:
 
 def _anchor_error(hook: Hook, why: str) -> AnchorError:
     anchor = " ".join(filter(None, [" or ".join(hook.functions), repr(hook.line) if hook.line else None]))
+    files = " or ".join(hook.files)
     return AnchorError(
         f"The anchor of hook {hook.id} does not fit this tree",
-        where=f"{hook.file}: {anchor}" if anchor else hook.file,
+        where=f"{files}: {anchor}" if anchor else files,
         why=why,
         hint="this commit needs another anchor: see docs/new-commit.md",
-        details={"hook": hook.id, "file": hook.file},
+        details={"hook": hook.id, "files": list(hook.files)},
     )

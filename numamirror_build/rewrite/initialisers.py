@@ -266,4 +266,7 @@ def _with_comma(text: Text, entry: Node) -> tuple[int, int]:
     if after:
         return entry.start_byte, after.end()
     before = re.search(rb",\s*$", text.code[: entry.start_byte])
-    return (before.start() if before else entry.start_byte), entry.end_byte
+    if before:
+        return before.start(), entry.end_byte
+    blank = len(text.code) - len(text.code[entry.end_byte :].lstrip(b" \t"))
+    return entry.start_byte, blank

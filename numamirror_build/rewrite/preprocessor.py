@@ -214,7 +214,7 @@ def _is_whole(code: bytes, groups: list[Group], group: Group) -> bool:
         group: the conditional.
     """
     before = _last_byte(code, group.start)
-    if before not in b";{}:,":
+    if before not in b";{}:," or b"0" in group.conditions:
         return False
     for start, end in group.branches:
         branch = _remaining(code, groups, start, end)

@@ -155,6 +155,8 @@ def view(project: Project, path: str, inactive: Iterable[tuple[int, int]]) -> by
         objc.tame(result, text.code)
     code = text.code
     here = project.names(path)
+    for start in occurrences(code, b"__builtin_offsetof"):
+        result[start : start + 18] = b"offsetof".rjust(18)
     for name in sorted(here & DECORATIONS):
         for start in occurrences(code, name):
             _blank(result, start, start + len(name))
