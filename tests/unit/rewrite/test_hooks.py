@@ -91,7 +91,7 @@ def test_line_that_is_there_twice_is_an_error_unless_the_last_is_meant(tmp_path:
         (hook("start", function="keeper::third"), "something follows the opening brace"),
         (hook("after", extra='line = "int z = 1;"'), "is there 0 times"),
         (hook("replace", extra='token = "mak"'), "the token 'mak' is there 0 times"),
-        (hook("start").replace("a.cpp", "b.cpp"), "the file b.cpp is not in the tree"),
+        (hook("start").replace("a.cpp", "b.cpp"), "0 of the files that it may be in are in the tree"),
     ],
 )
 def test_missing_anchor_is_an_error(tmp_path: Path, text: str, why: str) -> None:
@@ -105,6 +105,43 @@ def test_function_may_have_one_of_several_names(tmp_path: Path) -> None:
     """Commits that renamed a function need no hook of their own."""
     text = hook("start").replace('"first"', '["first", "earlier_name"]')
     assert "int x) {\n    call();\n    int y = 1;" in hooked(tmp_path, text)
+
+
+def test_file_may_have_one_of_several_names(tmp_path: Path) -> None:
+    """Commits that renamed a file need no hook of their own; two files of these names are ambiguous."""
+    hooks = hooks_of(tmp_path, hook("start").replace('"a.cpp"', '["a.cpp", "old.cpp"]'))
+    assert [edit.path for edit in plan_hooks({"old.cpp": SOURCE}, hooks)] == ["old.cpp"]
+    with pytest.raises(AnchorError) as error:
+        plan_hooks({"a.cpp": SOURCE, "old.cpp": SOURCE}, hooks)
+    assert "2 of the files" in str(error.value.why)
+
+
+CENSUS = """
+[[census]]
+id = "makers"
+call = "make"
+within = "a"
+hooks = ["h"]
+exceptions = [{ function = "helper", reason = "it only looks" }]
+"""
+
+
+def test_census_accepts_calls_that_hooks_or_reasons_cover(tmp_path: Path) -> None:
+    """A call inside a hooked function or a named exception is known; other files are not searched."""
+    hooks = hooks_of(tmp_path, hook("start", function="second") + CENSUS)
+    helper = b"void helper() {\n    make(1);\n}\n"
+    stranger = b"void stranger() {\n    make(1);\n}\n"
+    assert len(plan_hooks({"a.cpp": SOURCE + helper, "b.cpp": stranger}, hooks)) == 1
+
+
+def test_census_reports_a_call_that_nobody_knows(tmp_path: Path) -> None:
+    """A new call elsewhere stops the plan with its file, line and function."""
+    hooks = hooks_of(tmp_path, hook("start", function="second") + CENSUS)
+    stranger = b"void stranger() {\n    int remake(1);\n    make (1);\n}\n"
+    with pytest.raises(AnchorError) as error:
+        plan_hooks({"a.cpp": SOURCE, "a/new.cpp": stranger}, hooks)
+    assert error.value.where == "a/new.cpp:3: stranger"
+    assert error.value.exit_code == 14
 
 
 def test_condition_leaves_out_hooks_that_a_tree_does_not_want(tmp_path: Path) -> None:
