@@ -110,6 +110,7 @@ def run_text(
     """Generate text through the class ``Llama``; with the binding's own libraries or with others."""
     request = {
         "mode": "text",
+        "python": str(binding.python),  # where the libraries are that it says it loaded
         "model": str(model.path),
         "strategy": strategy,
         "prompt": prompt,
