@@ -14,6 +14,7 @@ from numamirror_build.errors import BuildError
 from numamirror_build.proc import Completed, run
 from numamirror_build.progress import Progress
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _STEP = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 _COMPILER_ERROR = re.compile(r"^(?P<where>[^\s:][^:]*:\d+(?::\d+)?): (?:fatal )?error: (?P<why>.*)")
 _CMAKE_ERROR = re.compile(r"^CMake Error(?: at (?P<where>\S+:\d+))?[^:]*:(?P<why>.*)")
@@ -184,7 +185,7 @@ def first_error(output: str, tree: str) -> tuple[str | None, str | None]:
         output: what the tool printed.
         tree: how the path of the tree ends; places inside are shown relative to it.
     """
-    lines = [line.strip() for line in output.splitlines()]
+    lines = [line.strip() for line in _COLOUR.sub("", output).splitlines()]
     for line in lines:
         if found := _COMPILER_ERROR.match(line):
             return found["where"].split(f"{tree}/")[-1], found["why"]

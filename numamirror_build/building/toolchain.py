@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from numamirror_build.errors import ToolMissingError
-from numamirror_build.proc import find_tool, run
+from numamirror_build.proc import environment, find_tool, run
 
 COMPILER_HINT = "install a C and C++ compiler (Debian, Ubuntu: apt install g++), or set CC and CXX to yours"
 
@@ -83,14 +83,16 @@ class Toolchain:
         }
 
     def environment(self) -> dict[str, str]:
-        """This process's environment, such that CMake and what it starts find exactly these tools."""
+        """An environment in which CMake and what it starts find exactly these tools, and speak as we expect."""
         folders = [str(tool.path.parent) for tool in (self.cmake, self.ninja)]
         path = os.environ.get("PATH", os.defpath)
         return {
-            **os.environ,
+            **environment(),
             "CC": shlex.join(self.c.command),
             "CXX": shlex.join(self.cxx.command),
             "PATH": os.pathsep.join([*dict.fromkeys(folders), path]),
+            "LC_ALL": "C",
+            "NINJA_STATUS": "[%f/%t] ",
         }
 
 
@@ -137,6 +139,8 @@ def _compiler(variable: str, names: Sequence[str], language: str) -> Compiler:
 
 def _command(variable: str, names: Sequence[str]) -> tuple[str, ...]:
     words = shlex.split(os.environ.get(variable, ""))
+    if len(words) > 1 and Path(words[0]).name == "ccache":
+        words = words[1:]  # it is called in front of any compiler anyway
     for name in words[:1] or names:
         if found := shutil.which(name):
             return (found, *words[1:])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from numamirror_build.building.build import Build
-from numamirror_build.proc import Completed, run
+from numamirror_build.proc import Completed, environment, run
 
 SOURCES = frozenset((".c", ".cc", ".cpp", ".cxx"))
 HEADERS = frozenset((".h", ".hh", ".hpp", ".inc", ".inl", ".def"))
@@ -45,7 +45,7 @@ class Unit:
         return run(
             [*self.command, *options, "-fsyntax-only", "-MD", "-MF", dependencies, self.file],
             cwd=self.folder,
-            env={**os.environ, "LC_ALL": "C"},
+            env={**environment(), "LC_ALL": "C"},
         )
 
 

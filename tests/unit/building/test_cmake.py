@@ -41,6 +41,7 @@ CMake Error at ggml/CMakeLists.txt:10 (message):
     [
         (COMPILE, "src/b.h:12:7", "'g' undeclared (first use in this function)"),
         ("/t/x.cpp/a.c:1:10: fatal error: no.h: No such file or directory\n", "a.c:1:10", "no.h: No such"),
+        ("\x1b[01m\x1b[K/t/x.cpp/a.c:1:2:\x1b[m\x1b[K \x1b[01;31merror: \x1b[m\x1b[Kodd\n", "a.c:1:2", "odd"),
         ("/usr/include/stdio.h:9:1: error: odd\n", "/usr/include/stdio.h:9:1", "odd"),
         (CONFIGURE, "ggml/CMakeLists.txt:10", "Two lines of text."),
         ("CMake Error: The source directory does not exist\n", None, "The source directory does not exist"),

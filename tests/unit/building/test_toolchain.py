@@ -70,7 +70,16 @@ def test_compiler_of_the_environment(only: Path, monkeypatch: pytest.MonkeyPatch
     assert after.c.command == (str(only / "mine"), "-m32")
     assert after.environment()["CC"] == f"{only / 'mine'} -m32"
     assert after.environment()["CXX"] == str(only / "mine++")
+    assert after.environment()["LC_ALL"] == "C", "messages are read"
     assert before.inputs() != after.inputs()
+
+
+def test_ccache_in_front_of_the_compiler(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler variable that calls ccache names the compiler behind it."""
+    for name in ("cc", "c++", "ccache", "cmake", "ninja"):
+        tool(only, name)
+    monkeypatch.setenv("CC", "ccache cc -m64")
+    assert find_toolchain().c.command == (str(only / "cc"), "-m64")
 
 
 def test_compiler_that_is_not_there(only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
