@@ -83,7 +83,7 @@ class Toolchain:
         }
 
     def environment(self) -> dict[str, str]:
-        """An environment in which CMake and what it starts find exactly these tools, and speak as we expect."""
+        """An environment in which CMake finds exactly these tools, and all of them speak as we expect."""
         folders = [str(tool.path.parent) for tool in (self.cmake, self.ninja)]
         path = os.environ.get("PATH", os.defpath)
         return {
