@@ -1,0 +1,39 @@
+// A template or auto parameter is what all uses of the template make it.
+#include "ggml.h"
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+struct other { void * data; };
+
+template <typename T> void * one(T * t) { return t->data; }
+template <typename T> void * two(const T & t) { return t.data; }
+template <typename T> void * three(T t) { return t->data; }
+template <typename T> void * four(T * t) { return t->data; }
+template <typename T> struct five { T * t; void * get() { return t->data; } };
+template <typename T, int N> void * six(T (&list)[N]) { return list[0]->data; }
+template <typename T> void * seven(const std::vector<T> & list) { return list[0]->data; }
+template <typename dst_t> void eight(const ggml_tensor * t, dst_t * out) { *out = *(dst_t *) t->data; }
+
+void f(ggml_tensor * t, ggml_tensor & r, other * o, std::vector<ggml_tensor *> & v, std::unique_ptr<ggml_tensor> u) {
+    one(t);
+    one<ggml_tensor>(&r);
+    two(r);
+    three(t);
+    three(v[0]);
+    four(o);
+    five<ggml_tensor> s{t};
+    s.get();
+    ggml_tensor * list[2] = {t, t};
+    six(list);
+    seven(v);
+    float x;
+    eight(t, &x);
+    auto get = [](const auto * e) { return e->data; };
+    get(t);
+    get(v[0]);
+    std::sort(v.begin(), v.end(), [](auto * a, const auto & b) { return a->data < b->data; });
+    [](auto e) { ggml_use(e->data); }(t);
+    auto nested = [&](auto & e) { ggml_use(three(e)); };
+    nested(t);
+}
