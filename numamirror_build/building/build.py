@@ -7,6 +7,7 @@ The binding's wheel has it too, so a compiler cache gives the objects of one to 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from numamirror_build.store import Store, digest, write_atomic
 Tree = PristineTree | PatchedTree
 
 _LAYOUT = 1
+_IDLE_VARIABLES = ("CMAKE_ARGS", "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_GENERATOR")
 _FLAG_VARIABLES = ("CFLAGS", "CXXFLAGS", "LDFLAGS", "ASMFLAGS")
 
 
@@ -104,6 +106,7 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
     log = store.root / "logs" / f"build-{key}.log"
 
     def maker(folder: Path) -> Mapping[str, Any]:
+        folder = folder.resolve()
         pin = tree.checkout.pin
         progress.step(f"Building {pin.upstream} {pin.name}, {describe(tree)}")
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +206,7 @@ def folder_settings(recipe: Recipe, folder: Path, tools: Toolchain) -> dict[str,
     It sees absolute paths, or with ccache paths relative to the build folder.
     """
     places = (f"../source/{recipe.vendored}/", f"{folder}/source/{recipe.vendored}/")
-    flags = " ".join(f"-ffile-prefix-map={place}=" for place in places)
+    flags = shlex.join(f"-ffile-prefix-map={place}=" for place in places)
     launcher = {
         f"CMAKE_{language}_COMPILER_LAUNCHER": str(tools.ccache.path)
         for language in ("C", "CXX")
@@ -229,7 +232,7 @@ def build_inputs(
     environment = {
         name: value
         for name, value in sorted(os.environ.items())
-        if name.startswith("CMAKE_") or name in _FLAG_VARIABLES
+        if (name.startswith("CMAKE_") or name in _FLAG_VARIABLES) and name not in _IDLE_VARIABLES
     }
     return {
         "layout": _LAYOUT,

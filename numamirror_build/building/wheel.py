@@ -109,6 +109,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
     log = store.root / "logs" / f"wheel-{key}.log"
 
     def maker(folder: Path) -> Mapping[str, Any]:
+        folder = folder.resolve()
         archive = fetch_sdist(store, pin, progress=progress)
         progress.step(f"Building the wheel of {binding.package} {version}")
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -127,12 +128,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         with proc.exclusive(folder / "lock") as lock:
             done = proc.run(
                 _command(folder),
-                env={
-                    **build_environment(folder, tools),
-                    "CMAKE_ARGS": shlex.join(["-C", str(folder / "init.cmake"), *options.cmake_args]),
-                    "CMAKE_BUILD_PARALLEL_LEVEL": str(options.jobs),
-                    "CMAKE_GENERATOR": "Ninja",
-                },
+                env=_environment(folder, options, tools),
                 log=log,
                 on_line=lambda line: cmake.report_step(line, progress),
                 keep_open=[lock],
@@ -236,6 +232,17 @@ def _command(folder: Path) -> list[str | Path]:
         *(word for name, value in settings.items() for word in ("--config-settings", f"{name}={value}")),
         folder / "source",
     ]
+
+
+def _environment(folder: Path, options: BuildOptions, tools: Toolchain) -> dict[str, str]:
+    """The environment of pip: what scikit-build-core reads there says the same as for a build."""
+    inherited = build_environment(folder, tools)
+    return {
+        **{name: value for name, value in inherited.items() if not name.startswith("SKBUILD_")},
+        "CMAKE_ARGS": shlex.join(["-C", str(folder / "init.cmake"), *options.cmake_args]),
+        "CMAKE_BUILD_PARALLEL_LEVEL": str(options.jobs),
+        "CMAKE_GENERATOR": "Ninja",
+    }
 
 
 def _only_wheel(folder: Path) -> Path:

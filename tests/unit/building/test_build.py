@@ -108,8 +108,10 @@ def test_tree_is_left_as_it_is(tmp_path: Path, cache: Store) -> None:
 
 
 def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
-    """Nothing of what is made depends on the folders of tree and cache, with ccache and without."""
+    """Nothing of what is made depends on the folders of tree and cache: spaces, links, ccache or not."""
     made: list[list[bytes]] = []
+    (tmp_path / "real folder").mkdir()
+    (tmp_path / "b").symlink_to("real folder")
     for name, arguments in (("a", ()), ("b", ()), ("c", ("-UCMAKE_C_COMPILER_LAUNCHER",))):
         tree = made_up.pristine(tmp_path / name / "tree")
         options = BuildOptions(programs=CLI.programs, cmake_args=arguments)
