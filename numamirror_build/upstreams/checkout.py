@@ -99,7 +99,7 @@ def make_checkout(
         return "git"
 
     fills: dict[str, list[Fill]] = {
-        "auto": [from_sdist, from_git] if pin.listed and pin.binding else [from_git],
+        "auto": [from_sdist, from_git],
         "sdist": [from_sdist],
         "git": [from_git],
     }
@@ -195,9 +195,7 @@ def _fetch(repository: Repository, url: str, pin: Pin) -> None:
 def _fetch_from_sdist(store: Store, pin: Pin, repository: Repository, progress: Progress) -> None:
     carried = load_upstream(pin.upstream).sdist_repository
     if carried is None or not pin.listed:
-        raise SourceError(
-            f"No source distribution is known to carry {pin.upstream} {pin.name}", why="take --source git"
-        )
+        raise SourceError(f"No source distribution is known to carry {pin.upstream} {pin.name}")
     archive = fetch_sdist(store, pin, progress=progress)
     progress.step(f"Checking out {pin.upstream} {pin.name} from {archive.name}")
     with tempfile.TemporaryDirectory(dir=repository.folder.parent) as scratch:
@@ -305,14 +303,15 @@ def _content_with_id(pin: Pin, path: Path, everything: dict[str, plain.Blob]) ->
 def _ignored(path: Path, names: Mapping[str, plain.Blob]) -> set[str]:
     with tempfile.TemporaryDirectory() as scratch:
         repository = Repository.create(Path(scratch), path)
-        question = b"".join(os.fsencode(name) + b"\0" for name in names)
+        # With ./ no name looks like one of git's patterns.
+        question = b"".join(b"./" + os.fsencode(name) + b"\0" for name in names)
         try:
-            answer = repository.run("check-ignore", "--no-index", "-z", "--stdin", stdin=question)
+            answer = repository.run("check-ignore", "-z", "--stdin", stdin=question)
         except SourceError as error:
             if error.why:
                 raise
             return set()  # git's status says that none is
-    return {os.fsdecode(name) for name in answer.split(b"\0") if name}
+    return {os.fsdecode(name.removeprefix(b"./")) for name in answer.split(b"\0") if name}
 
 
 def _folder_mismatch(pin: Pin, path: Path, different: Mapping[str, str]) -> ContentMismatchError:

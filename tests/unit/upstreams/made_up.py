@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import tarfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ FILES = {
     "src-x": b"sorts before src/\n",
     "caf\u00e9 men\u00fc.txt": b"name\n",
     "tracked.log": b"kept\n",
+    ":(odd)*[a].txt": b"looks like a pattern\n",
     "empty": b"",
 }
 PROGRAM = "run.sh"
@@ -53,9 +55,10 @@ def prepare_metadata_for_build_wheel(folder, config_settings=None):
 def build_wheel(*args, **kwargs):
     raise SystemExit("nobody should build this")
 """
+_CONFIG = "[core]\n\tworktree = ../../../../vendor/tiny\n\tbare = false\n"
 _PYPROJECT = """
 [build-system]
-requires = []
+requires = ["a-build-tool-that-no-index-has"]
 build-backend = "backend"
 backend-path = ["."]
 """
@@ -148,14 +151,15 @@ def make(root: Path) -> Tiny:
     return tiny
 
 
-def make_sdist(tiny: Tiny) -> None:
+def make_sdist(tiny: Tiny, config: str = _CONFIG) -> None:
     """An sdist with a shallow repository of the pin's commit inside, as the real ones have."""
     tiny.index.mkdir(exist_ok=True)
     carried = tiny.data.parent / "carried"
+    shutil.rmtree(carried, ignore_errors=True)
     run_git("init", "--quiet", "--bare", carried)
     run_git("fetch", "--quiet", "--depth=1", tiny.repository.as_uri(), tiny.pin.commit, cwd=carried)
     run_git("update-ref", "--no-deref", "HEAD", tiny.pin.commit, cwd=carried)
-    (carried / "config").write_text("[core]\n\tworktree = ../../../../vendor/tiny\n\tbare = false\n")
+    (carried / "config").write_text(config)
     texts = {
         "PKG-INFO": "Metadata-Version: 2.1\nName: tiny-python\nVersion: 1.0\n",
         "pyproject.toml": _PYPROJECT,

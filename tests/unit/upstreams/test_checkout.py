@@ -26,6 +26,7 @@ from tests.unit.upstreams.made_up import (
     commit_all,
     content,
     expected_content,
+    make_sdist,
     unlisted,
 )
 
@@ -77,10 +78,12 @@ def test_no_source_minds_the_users_git(
 
 @pytest.mark.parametrize("source", ["sdist", "git", "clone"])
 def test_a_real_checkout_of_exactly_one_commit(tiny: Tiny, cache: Store, source: str) -> None:
-    """The repository beside the files has the pin's commit as HEAD and nothing that came before it."""
+    """The repository beside the files has the pin's commit as HEAD, nothing from before it, and no refs."""
+    run_git("tag", "b1", tiny.pin.commit, cwd=tiny.repository)
     repository = repository_of(get(cache, tiny, source_of(tiny, source)))
     assert repository.text("rev-parse", "HEAD") == tiny.pin.commit
     assert repository.text("rev-list", "--all", "HEAD") == tiny.pin.commit
+    assert repository.text("for-each-ref") == ""
     assert repository.text("fsck", "--full") == ""
 
 
@@ -177,25 +180,9 @@ def test_commit_with_another_tree_than_the_pin_says(tiny: Tiny, cache: Store, so
 
 def test_sdist_is_not_trusted_with_its_configuration(tiny: Tiny, cache: Store) -> None:
     """The configuration in the repository that the sdist carries plays no part."""
-    carried = tiny.data.parent / "carried"
-    (carried / "config").write_text("[core]\n\trepositoryformatversion = 99\n")
-    _repack(tiny)
-    assert get(cache, tiny, "sdist").tree == tiny.pin.tree
-
-
-def _repack(tiny: Tiny) -> None:
-    import tarfile
-
-    old = tiny.archive.rename(tiny.archive.with_suffix(".old"))
-    with tarfile.open(old) as source, tarfile.open(tiny.archive, "w:gz") as target:
-        for member in source:
-            if member.name.endswith("vendor/tiny/config"):
-                target.add(tiny.data.parent / "carried/config", arcname=member.name)
-            else:
-                target.addfile(member, source.extractfile(member) if member.isfile() else None)
-    old.unlink()
-    tiny.write_pins()
-    object.__setattr__(tiny, "pin", find_pin(NAME, None))
+    make_sdist(tiny, config="[core]\n\trepositoryformatversion = 99\n")
+    checkout = make_checkout(cache, tiny.write_pins(), source="sdist", progress=Quiet())
+    assert content(checkout.path) == expected_content()
 
 
 @pytest.mark.parametrize("form", ["url", "path", "relative path"])
@@ -368,6 +355,20 @@ def test_ignored_files_are_left_out(tiny: Tiny, cache: Store, tmp_path: Path) ->
     assert set(content(checkout.path)) == set(expected_content()) - {"tracked.log"}
 
 
+def test_a_folder_that_changes_meanwhile(tiny: Tiny, cache: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that change between the look at them and the copy are an error, not a verified checkout."""
+    copyfile = shutil.copyfile
+
+    def changing(source: Path, target: Path) -> None:
+        if source.name == "README":
+            source.write_text("changed meanwhile\n")
+        copyfile(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", changing)
+    with pytest.raises(SourceError, match="changed while it was being copied"):
+        get(cache, tiny, str(tiny.plain_folder("plain")))
+
+
 def test_folder_of_an_unlisted_pin_is_unverified(tiny: Tiny, cache: Store) -> None:
     """When nobody knows what a commit contains, a folder is taken as it is and called unverified."""
     pin = unlisted(tiny.pin, "a" * 40)
@@ -398,7 +399,7 @@ def test_folder_of_an_unlisted_pin_is_verified_by_a_checkout_in_the_cache(tiny: 
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_a_folder_inside_somebodys_clone_is_a_plain_folder(tiny: Tiny, cache: Store, linked: bool) -> None:
-    """A folder is a clone only if it is one itself: a repository further up, or where a link leads, is none."""
+    """A folder is a clone only if it is one itself: one further up, or around a link's target, is none."""
     folder = tiny.plain_folder("plain").rename(tiny.repository / "vendored")
     if linked:
         link = tiny.data.parent / "link to a folder"
@@ -519,15 +520,13 @@ def test_ended_at_any_git_command_the_next_run_continues(
     counting.write_text(COUNTING_GIT.format(folder=tmp_path, git=shutil.which("git")))
     counting.chmod(0o755)
     path = f"{counting.parent}{os.pathsep}{os.environ['PATH']}"
-    ended = 0
-    while True:
+    for ended in range(50):
         (tmp_path / "count").write_text("0")
         process = start(tiny, cache, value, PATH=path, TINY_LIMIT=str(ended + 1), TINY_SIGNAL=end)
         process.communicate(timeout=60)
         if process.returncode == 0:
             break
-        ended += 1
-    assert ended >= 5
+    assert 5 <= ended < 49
     checkout = get(cache, tiny, value)
     assert content(checkout.path) == expected_content() and checkout.verified
     assert repository_of(checkout).text("rev-parse", "HEAD^{tree}") == tiny.pin.tree
