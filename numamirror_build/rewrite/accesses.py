@@ -16,8 +16,8 @@ from tree_sitter import Node
 from numamirror_build.rewrite import declarations as decl
 from numamirror_build.rewrite.kinds import (
     Array,
-    Builtin,
     External,
+    NoMember,
     Param,
     Pointer,
     Record,
@@ -26,12 +26,13 @@ from numamirror_build.rewrite.kinds import (
     Unresolved,
     bare,
     describe,
+    is_clean,
 )
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.resolver import Resolver
 from numamirror_build.rewrite.rules import Access
 from numamirror_build.rewrite.sites import TypeException
-from numamirror_build.rewrite.text import FIELD, FIELD_WORD, Text
+from numamirror_build.rewrite.text import FIELD, FIELD_WORD, Text, code_after, code_before
 from numamirror_build.rewrite.units import Unit, is_objc
 
 STRUCT = "ggml_tensor"
@@ -62,11 +63,16 @@ class Word:
 def words(text: Text) -> Iterator[Word]:
     """The places where the field's name stands in a file's code, calls of functions of that name left out."""
     for match in FIELD_WORD.finditer(text.code):
-        before = text.code[max(0, match.start() - 400) : match.start()].rstrip()
-        operator = next((o for o in (b"->", b"::", b".") if before.endswith(o)), b"")
-        after = text.code[match.end() : match.end() + 400].lstrip()[:1]
-        if not (after == b"(" and operator):
+        operator = operator_before(text.code, match.start())
+        after = code_after(text.code, match.end())
+        if not (operator and text.code[after : after + 1] == b"("):
             yield Word(match.start(), operator)
+
+
+def operator_before(code: bytes, offset: int) -> bytes:
+    """The operator in front of a name, if it is one that leads to a member; else empty."""
+    end = code_before(code, offset)
+    return next((o for o in (b"->", b"::", b".") if code.endswith(o, 0, end)), b"")
 
 
 class Finder:
@@ -117,12 +123,15 @@ class Finder:
         if parent is None or parent.type != "field_expression":
             raise Unresolved("the code around it cannot be parsed")
         outer = parent.parent
-        if outer is not None and outer.type == "call_expression" and outer.children[0] == parent:
+        called = outer is not None and outer.type == "call_expression" and outer.children[0] == parent
+        if called and node.type != "template_method":
             return None
         arrow = unit.text(parent.child_by_field_name("operator") or parent) == b"->"
         verdict = self._verdict(unit, parent, arrow)
         if verdict is None:
             return None
+        if called:
+            raise Unresolved("the < behind it looks like that of a template")
         _check_parse(parent)
         return Access(unit, parent, arrow, verdict)
 
@@ -137,7 +146,7 @@ class Finder:
             )
         try:
             kinds = self.resolver.expression(unit, argument)
-            answers = {self._is_tensor(unit, kind, arrow) for kind in kinds}
+            answers = self._answers(unit, kinds, arrow)
         except Unresolved:
             said = self._exception(unit, node, argument)
             if said is None:
@@ -150,6 +159,19 @@ class Finder:
         if answers == {False}:
             return None
         return self._is_raw(unit, argument, kinds, arrow)
+
+    def _answers(self, unit: Unit, kinds: Iterable[Type], arrow: bool) -> set[bool]:
+        """Whether it is a tensor, by alternative; one without that member cannot be meant."""
+        answers: set[bool] = set()
+        missing: NoMember | None = None
+        for kind in kinds:
+            try:
+                answers.add(self._is_tensor(unit, kind, arrow))
+            except NoMember as error:
+                missing = error
+        if missing and not answers:
+            raise missing
+        return answers
 
     def _is_cast(self, unit: Unit, call: Node) -> bool:
         callee = call.child_by_field_name("function")
@@ -201,14 +223,15 @@ class Finder:
             if len(answers) > 1:
                 raise Unresolved(f"{describe(owner)} stands for tensors and for others")
             return answers == {True}
-        if isinstance(owner, External):
+        if isinstance(owner, External) and is_clean(owner):
             return False
         if isinstance(owner, Record):
             if self.is_tensor(owner):
                 return True
-            return any(self.is_tensor(holder) for holder, _ in self.resolver.members.find(owner, FIELD))
-        if isinstance(owner, Builtin) and owner.name == "enum":
-            return False
+            found = self.resolver.members.find(owner, FIELD)
+            if not found and self.resolver.members.definitions(owner):
+                raise NoMember(f"{describe(owner)} has no member {FIELD.decode()}")
+            return any(self.is_tensor(holder) for holder, _ in found)
         raise Unresolved(f"{describe(owner)} is not a class")
 
     def is_tensor(self, record: Record) -> bool:
@@ -239,7 +262,8 @@ def _check_parse(node: Node) -> None:
     """Refuse a node whose surroundings, up to the statement it is in, hold errors of the parse."""
     scope: Node | None = node
     while scope is not None and not scope.type.endswith(("_statement", "declaration", "_definition")):
-        if scope.is_error:
+        beside = (scope, scope.prev_sibling, scope.next_sibling)
+        if any(sibling is not None and sibling.is_error for sibling in beside):
             raise Unresolved("the code around it cannot be parsed")
         scope = scope.parent
     if node.has_error:

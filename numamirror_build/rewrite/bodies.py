@@ -18,7 +18,7 @@ from numamirror_build.rewrite.macros import Macro, Piece, expand
 from numamirror_build.rewrite.preprocessor import Define
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.rules import Access
-from numamirror_build.rewrite.text import FIELD, occurrences
+from numamirror_build.rewrite.text import FIELD, code_after, occurrences
 from numamirror_build.rewrite.units import Unit, parse_in_place, parse_pieces
 
 _WRAPS = (
@@ -86,7 +86,7 @@ class Bodies:
         done: set[tuple[str, int]] = set()
         for name in names:
             for path in self.project.holders(name):
-                if macro.path != path and macro.path not in self.project.context(path):
+                if not self._sees(path, macro):
                     continue
                 text, directives = self.project.text(path), self.project.directives(path)
                 for offset in occurrences(text.code, name):
@@ -95,13 +95,29 @@ class Bodies:
                         if define.name not in names and offset >= define.body:
                             names.append(define.name)
                         continue
-                    if any(start <= offset < end for start, end in directives.ranges):
+                    inside = any(start <= offset < end for start, end in directives.ranges)
+                    if inside or (name == macro.name and self._replaced(path, macro, offset)):
                         continue
+                    start, end = _outermost(self.project, path, text.code, offset, offset + len(name))
                     for unit in self.finder.resolver.scopes.units(path):
-                        node = unit.at(offset, offset + len(name))
-                        if unit.source[offset : offset + len(name)] == name and (path, offset) not in done:
-                            done.add((path, offset))
-                            yield unit, node
+                        if unit.source[start:end] == text.code[start:end] and (path, start) not in done:
+                            done.add((path, start))
+                            yield unit, unit.at(start, end)
+
+    def _sees(self, path: str, macro: Macro) -> bool:
+        """Whether a macro is among those that a file means with its name."""
+        found = self.project.macros(macro.name, path)
+        return any((other.path, other.start) == (macro.path, macro.start) for other in found)
+
+    def _replaced(self, path: str, macro: Macro, offset: int) -> bool:
+        """Whether a macro has got another definition between its own and a place in the same file."""
+        directives = self.project.directives(path)
+        return path == macro.path and any(
+            define.name == macro.name
+            and macro.start < define.start < offset
+            and directives.compatible(macro.start, define.start)
+            for define in directives.defines
+        )
 
     def _expanded(self, unit: Unit, node: Node, macro: Macro, offset: int) -> tuple[Unit, int | None]:
         """The tree of a use, and where in it the field's name from the macro's body is."""
@@ -223,6 +239,19 @@ def _call_of(name: Node) -> Node:
     if parent is not None and parent.type == "call_expression" and parent.start_byte == name.start_byte:
         return parent
     return name
+
+
+def _outermost(project: Project, path: str, code: bytes, start: int, end: int) -> tuple[int, int]:
+    """The name of the outermost macro use that a name without arguments of its own is an argument of."""
+    if code[code_after(code, end) : code_after(code, end) + 1] == b"(":
+        return start, end
+    opening = _opening(code, start)
+    while opening is not None:
+        name = _name_before(code, opening)
+        if name and any(macro.params for macro in project.macros(name, path)):
+            start, end = opening - len(name), opening
+        opening = _opening(code, opening)
+    return start, end
 
 
 def _opening(code: bytes, offset: int) -> int | None:

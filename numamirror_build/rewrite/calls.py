@@ -13,6 +13,7 @@ from numamirror_build.rewrite.kinds import (
     VOID,
     Builtin,
     Closure,
+    External,
     Key,
     Param,
     Pointer,
@@ -86,8 +87,8 @@ class Calls:
             found = self._resolver.names.qualified(unit, callee, decl.VALUES | decl.TYPES)
         elif callee.type == "template_function":
             found = self._resolver.scopes.lookup(unit, callee, name, decl.VALUES | decl.TYPES)
-            if not found:
-                raise Unresolved(f"no declaration of {short(unit, target)} found")
+            if not found or any(declared.kind == decl.VALUE for declared in found):
+                raise Unresolved(f"no template called {short(unit, target)} found")
         else:
             return each(lambda kind: self._called(kind, given, unit), self._resolver.expression(unit, callee))
         return self.call_declared(found, given, unit, explicit, callee, {})
@@ -167,7 +168,7 @@ class Calls:
             if kind.name == "std::function":
                 return each(result_of, [kind.bindings[0][1]])
             return self._resolver.members.call(kind, b"operator()", given, unit)
-        if is_clean(kind):
+        if isinstance(kind, External) and is_clean(kind):
             return (kind,)
         raise Unresolved(f"calling {describe(kind)}")
 

@@ -58,6 +58,8 @@ def use_of(resolver: Resolver, unit: Unit, access: Node) -> Use:
         return Use(COMPOUND, _discarded(parent, unit))
     if kind == "pointer_expression" and unit.text(_operator(parent)) == b"&":
         raise NoRule("the address of the field is taken")
+    if kind == "binary_expression" and unit.text(_operator(parent)) == b"&":
+        raise NoRule("it cannot be told whether the & beside it takes the field's address")
     if (
         kind in ("field_expression", "subscript_expression")
         and parent.child_by_field_name("argument") == node

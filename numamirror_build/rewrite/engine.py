@@ -12,7 +12,15 @@ from multiprocessing import get_context
 from numamirror_build.errors import AccessError
 from numamirror_build.rewrite import declarations as decl
 from numamirror_build.rewrite import initialisers
-from numamirror_build.rewrite.accesses import STRUCT, Finder, Problem, Word, function_around, words
+from numamirror_build.rewrite.accesses import (
+    STRUCT,
+    Finder,
+    Problem,
+    Word,
+    function_around,
+    operator_before,
+    words,
+)
 from numamirror_build.rewrite.bodies import Bodies, Invocations
 from numamirror_build.rewrite.contexts import NoRule, use_of
 from numamirror_build.rewrite.includes import hosts, include_edit
@@ -32,8 +40,8 @@ from numamirror_build.rewrite.sites import (
     TypeException,
     in_order,
 )
-from numamirror_build.rewrite.text import FIELD, Text, occurrences
-from numamirror_build.rewrite.units import Unit
+from numamirror_build.rewrite.text import FIELD, Text, code_after, code_before, occurrences
+from numamirror_build.rewrite.units import Unit, is_cpp
 
 _ACCESSORS = (GETTER.encode(), SETTER.encode())
 
@@ -193,8 +201,11 @@ class _FileSearch:
                 if access:
                     self._add(word.offset, self._access(access), in_macro=True)
             return
-        if any(start <= word.offset < end for start, end in self.directives.ranges):
-            return
+        for start, end in self.directives.ranges:
+            if start <= word.offset < end:
+                if word.operator and b"pragma" in self.text.code[start : word.offset]:
+                    raise NoRule("a #pragma names a member of that name")
+                return
         if not word.operator and not self._may_be_meant(word.offset):
             return
         found: set[_Found | None] = set()
@@ -222,9 +233,10 @@ class _FileSearch:
 
     def _may_be_meant(self, offset: int) -> bool:
         """Whether the bare name can be the field: as a whole argument, or in a class that inherits it."""
-        before = self.text.code[max(0, offset - 400) : offset].rstrip()[-1:]
-        after = self.text.code[offset + len(FIELD) : offset + 400].lstrip()[:1]
-        return self.search.finder.has_heirs or (before in (b"(", b",") and after in (b")", b","))
+        code = self.text.code
+        before, after = code_before(code, offset), code_after(code, offset + len(FIELD))
+        argument = code[before - 1 : before] in (b"(", b",") and code[after : after + 1] in (b")", b",")
+        return self.search.finder.has_heirs or argument
 
     def _in_unit(self, unit: Unit, word: Word) -> _Found | None:
         node = unit.at(word.offset, word.offset + len(FIELD))
@@ -267,7 +279,7 @@ class _FileSearch:
                 continue
             resolver.look_from(self.path)
             for offset in occurrences(self.text.code, name):
-                if not self.text.code[max(0, offset - 400) : offset].rstrip().endswith((b".", b"->")):
+                if operator_before(self.text.code, offset) not in (b".", b"->"):
                     continue
                 for unit in self._units_with(offset):
                     try:
@@ -315,8 +327,9 @@ class _FileSearch:
             return b""
         if any(_is_global(declared) for declared in found):
             raise NoRule(f"the file already has a {name.decode()} of its own")
-        if not access.unit.cpp:
-            raise NoRule(f"a local {name.decode()} hides the accessor")
+        users = [self.path, *self.search.project.includers(self.path)]
+        if any(not is_cpp(user) for user in users):
+            raise NoRule(f"a local {name.decode()} hides the accessor, and C has no :: to reach it")
         return b"::"
 
     def _qualified(self, unit: Unit, offset: int) -> None:
@@ -365,10 +378,8 @@ class _FileSearch:
         self.result.edits += found.edits
 
     def _operator_before(self, offset: int) -> int:
-        code = self.text.code[:offset].rstrip()
-        if code.endswith(b"->"):
-            return len(code) - 2
-        return len(code) - 1 if code.endswith(b".") else offset
+        operator = operator_before(self.text.code, offset)
+        return code_before(self.text.code, offset) - len(operator) if operator else offset
 
     def _problem(self, offset: int, reason: str) -> None:
         content = self.text.content

@@ -60,14 +60,15 @@ def designated(finder: Finder, unit: Unit, designator: Node) -> Initialiser | No
     listed = entry.parent if entry else None
     if entry is None or listed is None or entry.type != "initializer_pair":
         raise Unresolved("the code around it cannot be parsed")
-    if len(entry.children_by_field_name("designator")) > 1:
-        raise Unresolved("a chain of designators")
     kinds = list_type(finder, unit, listed)
+    chain = entry.children_by_field_name("designator")
+    for earlier in chain[: chain.index(designator)]:
+        kinds = _designated(finder, unit, earlier, kinds)
     answers = {finder.holds_field(bare(kind)) for kind in kinds}
     if answers == {False}:
         return None
     value = entry.child_by_field_name("value")
-    if len(answers) > 1 or value is None:
+    if len(answers) > 1 or len(chain) > 1 or value is None:
         raise Unresolved("it is ambiguous what is initialised")
     return Initialiser(unit, listed, entry, value)
 
@@ -151,17 +152,23 @@ def list_type(finder: Finder, unit: Unit, node: Node) -> Types:
         entries = [child for child in parent.named_children if child.type != "comment"]
         return each(lambda item: _part(finder, item, entries.index(node)), outer)
     if kind == "initializer_pair":
-        outer = list_type(finder, unit, parent.parent or parent)
-        designator = parent.child_by_field_name("designator")
-        if designator and designator.type == "field_designator":
-            name = unit.text(designator.named_children[-1])
-            return each(lambda item: resolver.members.types(item, name), outer)
-        return each(lambda item: _part(finder, item, 0), outer)
+        kinds = list_type(finder, unit, parent.parent or parent)
+        for designator in parent.children_by_field_name("designator"):
+            kinds = _designated(finder, unit, designator, kinds)
+        return kinds
     if kind == "return_statement":
         return _returned(finder, unit, parent)
     if kind == "new_expression":
         return resolver.types.named_by(unit, _child(parent, "type"))
     raise Unresolved("it cannot be told what the braces initialise")
+
+
+def _designated(finder: Finder, unit: Unit, designator: Node, kinds: Types) -> Types:
+    """The types of what a designator means in lists of some types."""
+    if designator.type == "field_designator":
+        name = unit.text(designator.named_children[-1])
+        return each(lambda kind: finder.resolver.members.types(kind, name), kinds)
+    return each(lambda kind: _part(finder, kind, 0), kinds)
 
 
 def _child(node: Node, name: str) -> Node:

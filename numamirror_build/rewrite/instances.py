@@ -53,6 +53,10 @@ class Instances:
             raise Unresolved(f"nothing says what the template parameter {param.name} stands for")
         return known
 
+    def forget(self) -> None:
+        """Ask again, since what names mean may have changed."""
+        self._known.clear()
+
     def _find(self, param: Param) -> list[Type]:
         path, start = param.key
         unit = self._resolver.scopes.units(path)[0]

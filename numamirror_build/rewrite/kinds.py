@@ -17,6 +17,10 @@ class Unresolved(Exception):
     """A type cannot be established; the message says why."""
 
 
+class NoMember(Unresolved):
+    """A class has no member of the name that is looked for."""
+
+
 class Type:
     """Base of all types. Qualifiers are left out: they never decide anything here."""
 

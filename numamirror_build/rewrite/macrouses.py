@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tree_sitter import Node
 
 from numamirror_build.rewrite import declarations as decl
+from numamirror_build.rewrite.declarations import Declared
 from numamirror_build.rewrite.kinds import (
     Pointer,
     Type,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numamirror_build.rewrite.resolver import Resolver
 
 _WRAP = (b"void f(void) { (", b"); }")
+_STATEMENTS = (b"void f(void) { ", b"; }")
 
 
 class MacroUses:
@@ -51,6 +53,20 @@ class MacroUses:
                 raise Unresolved(f"the expansion of {name.decode()} is no expression")
             result += self._resolver.expression(expansion, _wrapped(inner))
         return unique(result)
+
+    def declared(self, unit: Unit, use: Node, name: bytes) -> list[Declared]:
+        """The declarations of a name in the expansion of a macro that is used as a statement."""
+        key = (use.id, "expansion")
+        sequence = unit.tables.get(key)
+        if sequence is None:
+            found = expand(self.invocation(unit, use), lambda macro: self.visible_macro(macro, unit.path))
+            sequence = unit.tables[key] = found
+        if not any(piece.text == name for piece in sequence):
+            return []
+        expansion = parse_pieces(sequence, (unit, use), _STATEMENTS)
+        function = expansion.root.named_children[0] if expansion.root.named_child_count else None
+        block = function.child_by_field_name("body") if function else None
+        return decl.table(expansion, block).get(name, []) if block else []
 
     def visible_macro(self, name: bytes, path: str) -> Macro | None:
         """One definition of a macro that a file can see."""

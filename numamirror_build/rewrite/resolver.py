@@ -79,7 +79,13 @@ class Resolver:
         self.types = TypeNames(self)
         self.macros = MacroUses(self)
         self.instances = Instances(self)
-        self.scopes = Scopes(project, self.model, self.members.inherited, self.names.class_nodes)
+        self.scopes = Scopes(
+            project,
+            self.model,
+            self.members.inherited,
+            self.names.class_nodes,
+            self.macros.declared,
+        )
         self._cache: dict[_Key, Types | Unresolved | None] = {}
         self.viewpoint = MODEL_PATH
 
@@ -88,6 +94,7 @@ class Resolver:
         if path != self.viewpoint:
             self.viewpoint = path
             self._cache.clear()
+            self.instances.forget()
 
     def expression(self, unit: Unit, node: Node) -> Types:
         """The types that an expression can have; references are kept.

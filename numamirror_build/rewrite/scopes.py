@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tree_sitter import Node
 
@@ -15,8 +15,8 @@ from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.text import FIELD_WORD
 from numamirror_build.rewrite.units import Unit, is_cpp, parse_file
 
-ClassLookup = Callable[[Unit, Node, bytes], list[Declared]]
-"""Finds a name among the members of the class that a node defines, inherited ones included."""
+Lookup = Callable[[Unit, Node, bytes], list[Declared]]
+"""Finds a name in what a node stands for."""
 
 _BLOCKS = frozenset({"compound_statement", "declaration_list"})
 _CONDITIONS = frozenset({"if_statement", "while_statement", "switch_statement"})
@@ -27,21 +27,25 @@ class Scopes:
 
     Args:
         project: the tree's files.
-        in_class: how to find a member; it needs types, which this module does not know.
-        class_of: the class that a qualified function name belongs to: its tree and node, or None.
+        model: the declarations of the standard library.
+        in_class: finds a member of the class that a node defines; it needs types, which are not known here.
+        class_of: the classes that a qualified function name belongs to: tree and node.
+        by_macro: finds a declaration in the expansion of the macro use that a node is the name of.
     """
 
     def __init__(
         self,
         project: Project,
         model: Unit,
-        in_class: ClassLookup,
+        in_class: Lookup,
         class_of: Callable[[Unit, Node], list[tuple[Unit, Node]]],
+        by_macro: Lookup,
     ) -> None:
         self.project = project
         self.model = model
         self._in_class = in_class
         self._class_of = class_of
+        self._by_macro = by_macro
         self._units: dict[str, tuple[Unit, ...]] = {}
         self._globals: dict[tuple[str, tuple[bytes, ...], bytes], list[Declared]] = {}
         self._external: dict[bytes, bool] = {}
@@ -189,7 +193,8 @@ class Scopes:
         kind = scope.type
         if kind == "compound_statement":
             found = self._pick(decl.table(unit, scope).get(name, []), wanted)
-            return self._compatible([d for d in found if d.start < start], start)
+            found = self._compatible([d for d in found if d.start < start], start)
+            return found + self._pick(self._from_macros(unit, scope, name, start), wanted)
         if kind in ("for_statement", "for_range_loop"):
             if kind == "for_range_loop" and child == scope.child_by_field_name("right"):
                 return []
@@ -216,6 +221,27 @@ class Scopes:
         elif kind in decl.CLASS_NODES and scope.child_by_field_name("body"):
             return self._pick(self._in_class(unit, scope, name), wanted)
         return []
+
+    def _from_macros(self, unit: Unit, block: Node, name: bytes, start: int) -> list[Declared]:
+        """The declarations of a name in the macros that are used as statements of a block before a place."""
+        uses = unit.tables.get((block.id, "macros"))
+        if uses is None:
+            uses = unit.tables[block.id, "macros"] = list(self._statements_of_macros(unit, block))
+        return [
+            declared for use in uses if use.start_byte < start for declared in self._by_macro(unit, use, name)
+        ]
+
+    def _statements_of_macros(self, unit: Unit, block: Node) -> Iterator[Node]:
+        for statement in block.named_children:
+            if statement.type != "expression_statement" or not statement.named_child_count or unit.origins:
+                continue
+            first: Node | None = statement.named_children[0]
+            if first is not None and first.type == "call_expression":
+                first = first.child_by_field_name("function")
+            if first is None or first.type != "identifier":
+                continue
+            if self.project.macro_kind(unit.text(first), unit.path) == "statement":
+                yield first
 
     def _in_lambda(
         self, unit: Unit, scope: Node, child: Node, name: bytes, wanted: frozenset[str]

@@ -103,6 +103,20 @@ def closing(code: bytes, opening: int) -> int | None:
     return None
 
 
+def code_before(code: bytes, offset: int) -> int:
+    """The offset after the last byte before an offset that is no white space."""
+    while offset > 0 and code[offset - 1 : offset].isspace():
+        offset -= 1
+    return offset
+
+
+def code_after(code: bytes, offset: int) -> int:
+    """The offset of the first byte from an offset on that is no white space."""
+    while offset < len(code) and code[offset : offset + 1].isspace():
+        offset += 1
+    return offset
+
+
 def occurrences(code: bytes, name: bytes, start: int = 0, end: int | None = None) -> Iterator[int]:
     """The places where an identifier stands."""
     end = len(code) if end is None else end

@@ -25,6 +25,7 @@ from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.text import FIELD_WORD, closing, occurrences
 
 _LAUNCH = re.compile(rb"<<<")
+_DELETE = re.compile(rb"\bdelete\s*(\[\s*\])")
 _FOLLOW = re.compile(rb"\s*(.)", re.DOTALL)
 
 
@@ -51,7 +52,7 @@ class Unit:
     inactive: tuple[tuple[int, int], ...] = ()
     outer: tuple[Unit, Node] | None = None
     origins: tuple[tuple[int, Origin | None], ...] = ()
-    tables: dict[int, Any] = field(default_factory=dict)
+    tables: dict[Any, Any] = field(default_factory=dict)
     serial: int = field(default_factory=itertools.count().__next__)
 
     def text(self, node: Node) -> bytes:
@@ -155,6 +156,8 @@ def view(project: Project, path: str, inactive: Iterable[tuple[int, int]]) -> by
         objc.tame(result, text.code)
     code = text.code
     here = project.names(path)
+    for match in _DELETE.finditer(code):
+        _blank(result, *match.span(1))
     for start in occurrences(code, b"__builtin_offsetof"):
         result[start : start + 18] = b"offsetof".rjust(18)
     for name in sorted(here & DECORATIONS):
