@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from numamirror_build.building.build import Build
     from numamirror_build.building.wheel import Wheel
     from numamirror_build.patching.apply import PatchedTree
+    from numamirror_build.patching.plan import Plan
     from numamirror_build.upstreams.checkout import Checkout
     from numamirror_build.upstreams.pins import Pin
-
-    from numamirror_build.patching.plan import Plan
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def test_writes_reach_every_replica(driver: Path, scenario: str, threads: int) -
     ["cache-inplace", "cache-cpy", "cache-add", "cache-mul-mat", "cache-clear", "cache-set"],
 )
 def test_writes_to_caches_reach_every_replica(driver: Path, scenario: str, threads: int) -> None:
-    """What graphs write to caches is the same in every replica, with fewer and with more threads than nodes."""
+    """What graphs write to caches is the same in every replica, with fewer or more threads than nodes."""
     env = {"GGML_NUMA_MIRROR_NODES": "3", "GGML_NUMA_MIRROR_CHECK": "1"}
     result = drive(driver, scenario, 3, threads, **env)
     assert result["before"]
