@@ -187,7 +187,7 @@ def _commit_key(pin: Pin) -> str:
 
 def _fetch(repository: Repository, url: str, pin: Pin) -> None:
     """Fetch one commit, nothing before it, and check it out. Git computes the ids of what it receives."""
-    options = ["--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules"]
+    options = ["--quiet", "--depth=1", "--no-recurse-submodules"]
     repository.run("fetch", *options, "--", url, pin.commit)
     repository.run("checkout", "--quiet", "--detach", "--force", pin.commit)
 
