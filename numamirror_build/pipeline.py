@@ -218,9 +218,9 @@ class Pipeline:
 
 
 def run_job(pipeline: Pipeline, out: Path) -> tuple[Product, ...]:
-    """The main job: make, verify and hand over everything.
+    """The main job: make, audit, verify and hand over everything.
 
-    Nothing is handed over before verification has passed.
+    Nothing is handed over before audit and verification have passed.
 
     Args:
         pipeline: the values of the request.
@@ -232,13 +232,14 @@ def run_job(pipeline: Pipeline, out: Path) -> tuple[Product, ...]:
     from numamirror_build.delivery import deliver
 
     pipeline.check_model()
-    verification = pipeline.verification
+    audit, verification = pipeline.audit, pipeline.verification
     facts = {
         "upstream": pipeline.pin.upstream,
         "pin": pipeline.pin.name,
         "commit": pipeline.pin.commit,
         "source_verified": pipeline.checkout.verified,
         "plan": pipeline.plan.digest,
+        "audit": {"compiled": len(audit.compiled), "excluded": len(audit.excluded)},
         "checks": verification.counts(),
     }
     pipeline.progress.step(f"Handing over to {out}")

@@ -37,6 +37,7 @@ def job(pipeline: Pipeline, products: Sequence[Product]) -> Answer:
         **_pin(pipeline),
         "checkout": _checkout(pipeline),
         "plan": _plan(pipeline),
+        "audit": pipeline.audit.as_json(),
         "verification": _verification(made),
         "products": [product.as_json() for product in products],
         "warnings": _warnings(pipeline),
@@ -44,6 +45,7 @@ def job(pipeline: Pipeline, products: Sequence[Product]) -> Answer:
     text = [
         *table(["path", "size", "sha256", "time"], rows, right=(1, 3)),
         "",
+        f"audit: {pipeline.audit.summary().splitlines()[0]}",
         _checks(made.counts()),
         *(f"warning: {warning}" for warning in _warnings(pipeline)),
     ]

@@ -76,6 +76,9 @@ STEPS = {
     "checkout": lambda pipeline: SimpleNamespace(
         path=Path(), source="x", tree="t", verified=True, key="k", seconds=0.0, fresh=False
     ),
+    "audit": lambda pipeline: SimpleNamespace(
+        compiled=("a.c",), excluded=(), as_json=dict, summary=lambda: "all seen"
+    ),
     "plan": lambda pipeline: SimpleNamespace(digest="d", scope="cpu", counts=dict, hooks=dict, new_files=()),
 }
 

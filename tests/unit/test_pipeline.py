@@ -13,7 +13,7 @@ import pytest
 from numamirror_build.building import install
 from numamirror_build.building.build import BuildOptions
 from numamirror_build.delivery import MANIFEST
-from numamirror_build.errors import ModelError, VerificationError
+from numamirror_build.errors import AuditError, ModelError, VerificationError
 from numamirror_build.patching.apply import PristineTree
 from numamirror_build.pipeline import Pipeline, Request, run_job
 from numamirror_build.progress import Quiet
@@ -160,6 +160,7 @@ def finished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
         patched_tree=SimpleNamespace(path=made / "tree", **common),
         patched_build=SimpleNamespace(programs={"tool": made / "bin" / "tool"}, **common),
         wheel=SimpleNamespace(path=made / "bin" / "w.whl", **common),
+        audit=SimpleNamespace(compiled=("a.c",), excluded=()),
         verification=SimpleNamespace(
             report=made / "bin" / "v.json", page=made / "bin" / "v.html", counts=lambda: {"pass": 3}, **common
         ),
@@ -199,16 +200,22 @@ def test_the_main_job_hands_everything_over(tmp_path: Path, monkeypatch: pytest.
     assert {path: path.lstat().st_mtime_ns for path in out.rglob("*")} == times
 
 
-def test_nothing_is_handed_over_when_a_check_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed verification does not reach the output folder."""
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [("audit", AuditError("an access escapes")), ("verification", VerificationError("1 of 3 checks failed"))],
+)
+def test_nothing_is_handed_over_when_a_proof_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, error: Exception
+) -> None:
+    """What failed the audit or the verification does not reach the output folder."""
     pipeline = finished(tmp_path, monkeypatch)
-    del pipeline.__dict__["verification"]
+    del pipeline.__dict__[value]
 
     def fail(self: Pipeline) -> None:
-        raise VerificationError("1 of 3 checks failed")
+        raise error
 
-    monkeypatch.setattr(Pipeline, "verify", fail)
-    with pytest.raises(VerificationError):
+    monkeypatch.setattr(getattr(Pipeline, value), "func", fail)
+    with pytest.raises(type(error)):
         run_job(pipeline, tmp_path / "dist")
     assert not (tmp_path / "dist").exists()
 

@@ -30,6 +30,7 @@ def pipeline(**values: Any) -> Pipeline:
             digest="d", scope="cpu", counts=dict, hooks=dict, new_files=(), summary=lambda: "the plan"
         ),
         "wheel": SimpleNamespace(path=Path("/w.whl"), version="1.0+x", sha256="s", warning=None, **made),
+        "audit": SimpleNamespace(as_json=dict, summary=lambda: "All is seen.\nIn detail: ..."),
         "verification": SimpleNamespace(
             passed=True,
             counts=lambda: {"pass": 3, "fail": 0, "skip": 1},
@@ -54,6 +55,7 @@ def test_the_table_of_what_was_made() -> None:
         f"/dist/bin/tool  1,234,567  {'a' * 64}  {'61.2 s':>13}",
         f"/dist/w.whl            12  {'b' * 64}  3.0 s, cached",
         "",
+        "audit: All is seen.",
         "verification: 3 checks passed, 0 failed, 1 skipped",
     ]
     assert len(answer.document["products"]) == 3
