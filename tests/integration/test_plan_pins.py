@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from numamirror_build.building.build import Build
+from numamirror_build.building.recipe import load_recipe
+from numamirror_build.building.units import in_parallel, mirror_build
 from numamirror_build.errors import AccessError, AnchorError, NumaMirrorError
 from numamirror_build.patching.apply import PatchedTree, apply_plan, patch_files, unpatch_files
 from numamirror_build.patching.export import export_series
@@ -120,6 +123,22 @@ def test_series_applies_with_git_am(planned: Planned, pin: Pin, tmp_path: Path) 
     assert (
         run_git("log", "--format=%s", "FETCH_HEAD..HEAD", cwd=clone).decode().count("\n") == len(patches) == 3
     )
+
+
+@pytest.mark.build
+def test_series_compiles_before_the_hooks(planned: Planned, pristine_build: Build, tmp_path: Path) -> None:
+    """With all patches but the last, every changed source compiles with the flags of the pristine build."""
+    pin = find_pin(UPSTREAM, None)
+    plan = planned.plan(pin, "cpu")
+    *first, hooks = export_series(planned.store, planned.checkout(pin), plan, tmp_path / "series")
+    assert first and "call-the-NUMA-mirror" in hooks.name
+    units = mirror_build(pristine_build, tmp_path / "build")
+    tree = tmp_path / "build/source" / load_recipe(UPSTREAM).vendored
+    run_git("apply", *first, cwd=tree)
+    changed = [unit for unit in units if unit.file in {tree / site.path for site in plan.sites}]
+    assert len(changed) > 10
+    for unit, result in in_parallel(lambda unit: unit.check_syntax([], tmp_path / "dependencies"), changed):
+        assert (unit.file.name, result.returncode, result.output) == (unit.file.name, 0, "")
 
 
 @pytest.mark.parametrize(
