@@ -25,7 +25,6 @@ from numamirror_build.rewrite.bodies import Bodies, Invocations
 from numamirror_build.rewrite.contexts import NoRule, use_of
 from numamirror_build.rewrite.includes import hosts, include_edit
 from numamirror_build.rewrite.kinds import Record, Unresolved, bare
-from numamirror_build.rewrite.macros import Macro, expand, pieces
 from numamirror_build.rewrite.preprocessor import Directives, is_active
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.resolver import Resolver
@@ -173,21 +172,27 @@ class _FileSearch:
     def __init__(self, search: _Search, path: str) -> None:
         self.search = search
         self.path = path
-        self.text: Text = search.project.text(path)
-        self.directives: Directives = search.project.directives(path)
-        self.words = list(words(self.text))
         self.result = _Outcome()
 
     def outcome(self) -> _Outcome:
-        for word in self.words:
+        self._behind_macros()
+        if FIELD not in self.search.project.names(self.path):
+            return self.result
+        for word in words(self.text):
             try:
                 self._look_at(word)
             except (Unresolved, NoRule) as error:
                 self._problem(word.offset, str(error))
-        self._behind_macros()
-        if self.words:
-            self._positional()
+        self._positional()
         return self.result
+
+    @cached_property
+    def text(self) -> Text:
+        return self.search.project.text(self.path)
+
+    @cached_property
+    def directives(self) -> Directives:
+        return self.search.project.directives(self.path)
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
@@ -270,12 +275,9 @@ class _FileSearch:
 
     def _behind_macros(self) -> None:
         """Refuse accesses that name the field with a macro that stands for it."""
-        resolver = self.search.resolver
-        for name in self.search.project.macro_names(self.path):
-            definitions = self.search.project.macros(name, self.path)
-            if not any(
-                macro.params is None and macro.body[:1] and self._leads(macro) for macro in definitions
-            ):
+        resolver, project = self.search.resolver, self.search.project
+        for name in sorted(project.names(self.path) & project.field_macros):
+            if not any(macro.params is None for macro in project.macros(name, self.path)):
                 continue
             resolver.look_from(self.path)
             for offset in occurrences(self.text.code, name):
@@ -287,14 +289,6 @@ class _FileSearch:
                             self._problem(offset, f"the macro {name.decode()} names the field")
                     except Unresolved as error:
                         self._problem(offset, str(error))
-
-    def _leads(self, macro: Macro) -> bool:
-        """Whether the field's name is the first word that a macro without parameters stands for."""
-        find = self.search.resolver.macros.visible_macro
-        if macro.body[0].text != FIELD and not self.search.project.is_macro(macro.body[0].text):
-            return False
-        found = expand(pieces(macro.body, macro.path), lambda name: find(name, self.path))
-        return bool(found) and found[0].text == FIELD
 
     def _positional(self) -> None:
         if STRUCT.encode() not in self.text.code:

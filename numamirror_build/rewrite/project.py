@@ -12,12 +12,13 @@ from functools import cached_property
 
 from numamirror_build.rewrite.macros import Macro, without_decorations
 from numamirror_build.rewrite.preprocessor import Directives, Include, scan
-from numamirror_build.rewrite.text import Text, tokens
+from numamirror_build.rewrite.text import FIELD, Text, tokens
 
 SOURCES = (
     ".c .cc .cpp .cxx .cu .m .mm .h .hh .hpp .hxx .cuh .inc .inl .ipp .tcc .def".split()  # noqa: SIM905
 )
 _DEFINED = re.compile(rb"#[ \t]*define[ \t]+([A-Za-z_]\w*)")
+_FIRST = re.compile(rb"#[ \t]*define[ \t]+([A-Za-z_]\w*)[ \t]+([A-Za-z_]\w*)")
 _NAME = re.compile(rb"[A-Za-z_]\w*")
 _INCLUDED = re.compile(rb"#[ \t]*(?:include|import)[ \t]*([\"<])([^\">\n]+)[\">]")
 
@@ -68,8 +69,22 @@ class Project:
 
     def definers(self, name: bytes) -> list[str]:
         """The files that may define a class of some name."""
-        defining = re.compile(rb"\b(?:struct|class|union)\b[^;{}]*\b" + re.escape(name) + rb"\b[^;{}]*\{")
-        return [path for path in self.holders(name) if defining.search(self.text(path).code)]
+        head = rb"\b(?:struct|class|union)\b(?:[^;{}()]|\(+[^;{}()]*\)+\s*(?=\w))*?"
+        rest = rb"\b\s*(?:final\s*)?(?::(?!:)[^;{}]*)?\{"
+        defining = re.compile(head + rb"\b" + re.escape(name) + rest)
+        return [path for path in self.holders(name) if defining.search(self.files[path])]
+
+    @cached_property
+    def field_macros(self) -> frozenset[bytes]:
+        """Macros without parameters whose text begins with the name of the field, or with such a macro."""
+        first: dict[bytes, set[bytes]] = {}
+        for content in self.files.values():
+            for name, word in _FIRST.findall(content):
+                first.setdefault(word, set()).add(name)
+        found = [FIELD]
+        for word in found:
+            found += sorted(first.get(word, set()).difference(found))
+        return frozenset(found[1:])
 
     def resolve(self, include: Include, path: str) -> tuple[str, ...]:
         """The files that an include directive can mean."""

@@ -109,7 +109,9 @@ class Names:
                 found_in = [self._resolver.members.member_type(kind, name) for kind in owners]
                 owners = tuple(dict.fromkeys(kind for kinds in found_in for kind in kinds))
                 continue
-            if index == 0:
+            if index == 0 and name == b"std":
+                found = []
+            elif index == 0:
                 found = self._resolver.scopes.lookup(unit, place or node, name, decl.TYPES | {decl.NAMESPACE})
             else:
                 found = [

@@ -110,9 +110,10 @@ class Scopes:
                 + rb"\b"
                 rb"|\btypedef\b[^;{}]*\b" + word + rb"\b[^;{}]*;|[}*]\s*" + word + rb"\s*[;,]"
             )
-            self._external[name] = not any(
-                declaring.search(self.project.text(path).code) for path in self.project.holders(name)
-            )
+            holders = [
+                path for path in self.project.holders(name) if declaring.search(self.project.files[path])
+            ]
+            self._external[name] = not any(declaring.search(self.project.text(path).code) for path in holders)
         return self._external[name]
 
     def _find_global(self, path: str, namespace: tuple[bytes, ...], name: bytes) -> list[Declared]:
