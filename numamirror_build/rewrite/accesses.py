@@ -38,7 +38,9 @@ from numamirror_build.rewrite.units import Unit, is_objc
 STRUCT = "ggml_tensor"
 HEADER = "ggml.h"
 
-_HEIR = re.compile(rb"\b(?:struct|class)\s+\w+(?:\s+final)?\s*:[^:;{}()][^;{}()]*\bggml_\w*tensor")
+_ALIAS = re.compile(
+    rb"\btypedef\s+(?:struct\s+)?ggml_tensor\s+(\w+)\s*;|\busing\s+(\w+)\s*=\s*(?:struct\s+)?ggml_tensor\s*;"
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -87,7 +89,7 @@ class Finder:
             for path in project.holders(STRUCT.encode())
             if posixpath.basename(path) == HEADER and self._defines(path)
         )
-        self.has_heirs = any(_HEIR.search(content) for content in project.files.values())
+        self.has_heirs = self._has_heirs()
 
     def _defines(self, path: str) -> bool:
         return any(
@@ -96,6 +98,19 @@ class Finder:
             for names in decl.namespaces(unit).values()
             for declared in names.get(STRUCT.encode(), [])
         )
+
+    def _has_heirs(self) -> bool:
+        """Whether some class may inherit from the struct, under whatever name."""
+        contents = [self.project.files[path] for path in self.project.holders(STRUCT.encode())]
+        names = {
+            STRUCT.encode(),
+            *(name for content in contents for pair in _ALIAS.findall(content) for name in pair),
+        }
+        listed = b"|".join(sorted(re.escape(name) for name in names if name))
+        heir = re.compile(
+            rb"\b(?:struct|class)\s+\w+(?:\s+final)?\s*:[^:;{}()][^;{}()]*\b(?:" + listed + rb")\b"
+        )
+        return any(heir.search(content) for content in self.project.files.values())
 
     def can_reach(self, path: str) -> bool:
         """Whether a file, or one that includes it, can see the definition of the struct."""

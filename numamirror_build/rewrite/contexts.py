@@ -301,6 +301,8 @@ def _check_macro_argument(resolver: Resolver, unit: Unit, arguments: Node, node:
         parameter = macro.params[min(listed.index(node), len(macro.params) - 1)]
         if _needs_place(resolver, macro, parameter):
             raise NoRule(f"the macro {name.decode()} does more than read its argument")
+        if call is not None and use_of(resolver, unit, call).kind != READ:
+            raise NoRule(f"what the macro {name.decode()} makes of the field is stored to")
 
 
 def _needs_place(resolver: Resolver, macro: Macro, parameter: bytes) -> bool:

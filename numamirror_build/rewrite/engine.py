@@ -71,7 +71,7 @@ def find_accesses(
     if problems:
         raise _error(problems)
     edits = [edit for outcome in outcomes for edit in outcome.edits]
-    edits += search.include_edits(sorted({edit.path for edit in edits}))
+    edits += search.include_edits(edits)
     sites = sorted(site for outcome in outcomes for site in outcome.sites)
     return AccessReport(tuple(sites), in_order(edits))
 
@@ -144,17 +144,23 @@ class _Search:
         _shared.append(self)
         try:
             with ProcessPoolExecutor(jobs, mp_context=get_context("fork")) as pool:
-                return list(pool.map(_search_shared, paths, chunksize=4))
+                return list(pool.map(_search_shared, paths, chunksize=-(-len(paths) // jobs)))
         finally:
             _shared.clear()
 
-    def include_edits(self, paths: list[str]) -> list[Edit]:
-        """The edits that include the accessors' header."""
-        wanted: set[str] = set()
-        for path in paths:
+    def include_edits(self, edits: list[Edit]) -> list[Edit]:
+        """The edits that include the accessors' header where they are used."""
+        first: dict[str, int | None] = {}
+        for edit in sorted(edits, reverse=True):
+            in_macro = self.project.directives(edit.path).define_at(edit.start)
+            first[edit.path] = first.get(edit.path) if in_macro else edit.start
+        for path in list(first):
             inside = hosts(self.project, path)
-            wanted.update(inside if inside and not self.project.directives(path).includes else [path])
-        return [edit for path in sorted(wanted) if (edit := include_edit(self.project, path))]
+            if inside and not self.project.directives(path).includes:
+                del first[path]
+                first.update({host: first.get(host) for host in inside})
+        found = (include_edit(self.project, path, use) for path, use in sorted(first.items()))
+        return [edit for edit in found if edit]
 
     def search(self, path: str) -> _Outcome:
         """All accesses of one file."""
@@ -370,6 +376,8 @@ class _FileSearch:
         line, column = self.text.line(place), self.text.column(place)
         self.result.sites.append(Site(self.path, line, column, found.kind, found.form, in_macro))
         self.result.edits += found.edits
+        if found.edits and self.path in self.search.finder.headers:
+            raise NoRule("the header that defines the struct is read before the accessors are declared")
 
     def _operator_before(self, offset: int) -> int:
         operator = operator_before(self.text.code, offset)

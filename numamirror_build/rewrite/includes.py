@@ -7,20 +7,30 @@ import re
 from numamirror_build.rewrite.preprocessor import Include
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.sites import ACCESSOR_HEADER, Edit
+from numamirror_build.rewrite.text import BOM
 
 INCLUDE = "include"
 
 
-def include_edit(project: Project, path: str) -> Edit | None:
+def include_edit(project: Project, path: str, first_use: int | None = None) -> Edit | None:
     """The edit that includes the header after the file's first block of includes; None if it is included.
 
     A file without an include that is outside of conditionals and braces gets it before its first code.
+
+    Args:
+        project: the tree.
+        path: the file.
+        first_use: offset of the first use of an accessor in it, if it has any.
     """
     text, directives = project.text(path), project.directives(path)
     if any(include.name == ACCESSOR_HEADER for include in directives.includes):
         return None
     free = [
-        i for i in directives.includes if directives.depth(i.start) == 0 and _depth(project, path, i) == 0
+        include
+        for include in directives.includes
+        if (first_use is None or include.start < first_use)
+        and directives.depth(include.start) == 0
+        and _depth(project, path, include) == 0
     ]
     content = text.content
     eol = b"\r\n" if b"\r\n" in content[:4096] else b"\n"
@@ -70,4 +80,6 @@ def _first_code(project: Project, path: str) -> int:
     ]
     place = min(places)
     line = text.content.rfind(b"\n", 0, place) + 1
-    return line if not text.code[line:place].strip() else place
+    if text.code[line:place].strip():
+        return place
+    return line or len(BOM) * text.content.startswith(BOM)

@@ -178,8 +178,11 @@ class Project:
             ``blank`` if it stands for qualifiers and attributes only, ``statement`` if it ends a statement,
             the number of a parameter if it wraps that one in attributes, or an empty string.
         """
-        kinds = {self._kind(macro) for macro in self.macros(name, path)}
-        return kinds.pop() if len(kinds) == 1 else ""
+        definitions = self.macros(name, path)
+        kinds = {self._kind(macro) for macro in definitions}
+        if len(kinds) > 1 or all(len(macro.body) == 1 and macro.params for macro in definitions):
+            return ""
+        return kinds.pop()
 
     def _kind(self, macro: Macro) -> str | int:
         key = (macro.path, macro.start)

@@ -73,7 +73,7 @@ def edits_for(path: str, text: Text, access: Access, use: Use, prefix: bytes) ->
     """
     base = _base(access)
     field = _child(access.node, "field")
-    make = _Maker(path, text)
+    make = _Maker(path, text, access.unit)
     if use.kind == READ:
         make.replace(
             base.start, base.first, _named(text, base.start, prefix + GETTER.encode()) + base.head, READ
@@ -93,9 +93,10 @@ def edits_for(path: str, text: Text, access: Access, use: Use, prefix: bytes) ->
 
 
 class _Maker:
-    def __init__(self, path: str, text: Text) -> None:
+    def __init__(self, path: str, text: Text, unit: Unit) -> None:
         self.path = path
         self.text = text
+        self.unit = unit
         self.edits: list[Edit] = []
 
     def replace(self, start: int, end: int, new: bytes, rule: str) -> None:
@@ -105,6 +106,9 @@ class _Maker:
 
     def close(self, start: int, end: int, new: bytes, rule: str) -> None:
         """Replace the operator and the field; comments between them stay."""
+        parsed, there = self.unit.source[start:end], self.text.plain[start:end]
+        if parsed.split() != there.replace(b"\\", b" ").split():
+            raise NoRule("a macro stands around a part of the access")
         old = self.text.content[start:end]
         if self.text.has_comment(start, end):
             kept = b"".join(

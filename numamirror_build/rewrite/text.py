@@ -32,6 +32,8 @@ _TOKEN = re.compile(
 
 FIELD = b"data"
 """The name of the field that the engine is about."""
+BOM = b"\xef\xbb\xbf"
+"""What some editors put in front of a file in UTF-8."""
 FIELD_WORD = re.compile(rb"(?<![\w$])data(?![\w$])")
 
 
@@ -63,6 +65,8 @@ class Text:
         """Scan a file."""
         plain = bytearray(content)
         code = bytearray(content)
+        if content.startswith(BOM):
+            plain[: len(BOM)] = code[: len(BOM)] = b" " * len(BOM)
         for match in _LEX.finditer(content):
             start, end = match.span()
             if match.lastgroup == "comment" or match["comment"] is not None:

@@ -77,3 +77,10 @@ struct heir : ggml_tensor {
     void * bare() { return data; }                // error: without this->
     void * local(void * data) { return data; }
 };
+
+#define SAME(x) (x)
+void same(ggml_tensor * t) {
+    SAME(t->data) = nullptr;                      // error: is stored to
+    void ** p = &SAME(t->data);                   // error: the address of the field
+    by_value(SAME(t->data));
+}
