@@ -53,6 +53,7 @@ def mirror_build(build: Build, into: Path) -> tuple[Unit, ...]:
     """Copy a build's sources, those that it generated included, and say how they are compiled there."""
     old, new = str(build.path), str(into)
     shutil.copytree(build.path / "source", into / "source", symlinks=True)
+    (into / "build").mkdir()
     for path in _walk(build.path / "build"):
         copy = into / path.relative_to(build.path)
         copy.parent.mkdir(parents=True, exist_ok=True)
