@@ -16,6 +16,7 @@ from numamirror_build.rewrite.declarations import Declared
 from numamirror_build.rewrite.kinds import Closure, Param, Pointer, Unresolved, bare
 from numamirror_build.rewrite.macros import Macro, expand, pieces
 from numamirror_build.rewrite.resolver import Resolver
+from numamirror_build.rewrite.text import occurrences
 from numamirror_build.rewrite.units import Unit
 
 READ = "read"
@@ -266,7 +267,29 @@ def _takes_reference(resolver: Resolver, declared: Declared, index: int) -> bool
         kinds = resolver.calls.parameter_type(declared.unit, parameter)
     except Unresolved:
         return True
-    return any(isinstance(bare(kind), (Param, Pointer)) for kind in kinds)
+    if any(isinstance(bare(kind), Param) for kind in kinds):
+        return not _only_forwards(declared, parameter)
+    return any(isinstance(bare(kind), Pointer) for kind in kinds)
+
+
+def _only_forwards(declared: Declared, parameter: Node) -> bool:
+    """Whether a function does nothing with a forwarding reference but hand it to ``std::forward``.
+
+    What it is forwarded to is no danger: a reference that could be written through does not take a value,
+    which the compiler says.
+    """
+    unit = declared.unit
+    body = declared.node.child_by_field_name("body")
+    name = decl.name_part(parameter.child_by_field_name("declarator"))
+    if body is None or name is None:
+        return False
+    for start in occurrences(unit.source, unit.text(name), body.start_byte, body.end_byte):
+        listed = unit.at(start, start + 1).parent
+        call = listed.parent if listed is not None else None
+        callee = call.child_by_field_name("function") if call is not None else None
+        if callee is None or not unit.text(callee).startswith(b"std::forward<"):
+            return False
+    return True
 
 
 def _is_open_reference(unit: Unit, parameter: Node) -> bool:

@@ -10,6 +10,8 @@ void by_reference(void *& p);
 void by_const_reference(void * const & p);
 void by_value(void * p);
 template <typename T> void forwarded(T && t);
+template <typename... T> void forwarding(T &&... t) { by_value(std::forward<T>(t)...); }
+template <typename T> void overwriting(T && t) { t = nullptr; }
 template <typename T> void open_reference(T & t);
 struct keeper {
     void *& kept;
@@ -40,6 +42,8 @@ void * f(ggml_tensor * a, ggml_tensor & b, keeper & k, void ** out, int n) {
     by_const_reference(a->data);
     by_value(a->data);
     forwarded(a->data);                           // error: forwarded takes the field by reference
+    forwarding(a->data);
+    overwriting(a->data);                         // error: overwriting takes the field by reference
     open_reference(a->data);                      // error: open_reference takes the field by reference
     k.set(a->data);                               // error: k.set takes the field by reference
     auto l = [](void *& x) { x = nullptr; };
