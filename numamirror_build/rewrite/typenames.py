@@ -214,14 +214,11 @@ class TypeNames:
             return self.named_by(unit, name)
         text = unit.text(name)
         found = self._resolver.scopes.lookup(unit, node, text, frozenset({decl.CLASS}))
-        complete = [d for d in found if d.node.child_by_field_name("body")]
+        complete = [d for d in _complete(found) if d.node.child_by_field_name("body")]
         if complete:
             return unique([kind for d in complete for kind in self.of_declaration(d)])
-        everywhere = [
-            d
-            for d in self._resolver.scopes.lookup_global(unit, (), text, frozenset({decl.CLASS}))
-            if d.node.child_by_field_name("body")
-        ]
+        globally = self._resolver.scopes.lookup_global(unit, (), text, frozenset({decl.CLASS}))
+        everywhere = [d for d in _complete(globally) if d.node.child_by_field_name("body")]
         if everywhere and not any(d.unit is unit and d.node.parent != unit.root for d in found):
             return unique([kind for d in everywhere for kind in self.of_declaration(d)])
         return (Record(text.decode(), None),)
@@ -349,7 +346,7 @@ class TypeNames:
         listed = node.child_by_field_name("arguments")
         result: list[Type] = []
         for argument in entries(listed) if listed else ():
-            if argument.type == "type_descriptor":
+            if argument.type == "type_descriptor" and not self._is_value(unit, argument):
                 kinds = self.named_by(unit, argument)
                 if len(kinds) > 1:
                     raise Unresolved(f"the type {short(unit, argument)} is ambiguous")
@@ -357,6 +354,14 @@ class TypeNames:
             else:
                 result.append(Builtin(short(unit, argument)))
         return result
+
+    def _is_value(self, unit: Unit, descriptor: Node) -> bool:
+        """Whether what looks like a type is the name of a value."""
+        name = child(descriptor, "type")
+        if name.type != "type_identifier" or descriptor.named_child_count > 1:
+            return False
+        found = self._resolver.scopes.lookup(unit, name, unit.text(name), decl.TYPES | decl.VALUES)
+        return bool(found) and all(declared.kind in decl.VALUES for declared in found)
 
     def shape(self, unit: Unit, declarator: Node | None, kind: Type) -> Type:
         """The type that a declarator makes of the type before it."""
@@ -376,9 +381,10 @@ class TypeNames:
 
 
 def _complete(found: Sequence[Declared]) -> list[Declared]:
-    """Definitions, if there are any among declarations of types."""
+    """Definitions, if there are any among declarations of types; of the same text in two files, the first."""
     full = [d for d in found if d.kind != decl.CLASS or d.node.child_by_field_name("body")]
-    return full or list(found)
+    texts = {d.unit.text(d.node): d for d in reversed(full) if d.kind == decl.CLASS}
+    return [d for d in full if texts.get(d.unit.text(d.node), d) is d] or list(found)
 
 
 def _decayed(kind: Type) -> Type:

@@ -25,7 +25,10 @@ from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.text import FIELD_WORD, closing, occurrences
 
 _LAUNCH = re.compile(rb"<<<")
-_DELETE = re.compile(rb"\bdelete\s*(\[\s*\])")
+_SPELLING = re.compile(
+    rb"(?P<cast>\bunsigned(?=\s*\())|(?P<delete>\bdelete\s*\[\s*\])|(?P<offset>\b__builtin_offsetof\b)"
+)
+_SPELLINGS = {"cast": b"uint32_t", "delete": b"delete", "offset": b"offsetof"}
 _FOLLOW = re.compile(rb"\s*(.)", re.DOTALL)
 
 
@@ -156,10 +159,9 @@ def view(project: Project, path: str, inactive: Iterable[tuple[int, int]]) -> by
         objc.tame(result, text.code)
     code = text.code
     here = project.names(path)
-    for match in _DELETE.finditer(code):
-        _blank(result, *match.span(1))
-    for start in occurrences(code, b"__builtin_offsetof"):
-        result[start : start + 18] = b"offsetof".rjust(18)
+    for match in _SPELLING.finditer(result):
+        new = _SPELLINGS[match.lastgroup or ""]
+        result[match.start() : match.end()] = new.ljust(match.end() - match.start())
     for name in sorted(here & DECORATIONS):
         for start in occurrences(code, name):
             _blank(result, start, start + len(name))
