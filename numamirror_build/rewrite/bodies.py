@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from tree_sitter import Node
 
-from numamirror_build.rewrite.accesses import Finder, function_around
+from numamirror_build.rewrite.accesses import Finder
 from numamirror_build.rewrite.contexts import READ, NoRule, is_whole, use_of
 from numamirror_build.rewrite.kinds import Unresolved
 from numamirror_build.rewrite.macros import Macro, Piece, expand
@@ -110,9 +110,11 @@ class Bodies:
         return any((other.path, other.start) == (macro.path, macro.start) for other in found)
 
     def _replaced(self, path: str, macro: Macro, offset: int) -> bool:
-        """Whether a macro has got another definition between its own and a place in the same file."""
+        """Whether a place is before a macro's definition in its file, or behind another one of the name."""
+        if path != macro.path:
+            return False
         directives = self.project.directives(path)
-        return path == macro.path and any(
+        return offset < macro.start or any(
             define.name == macro.name
             and macro.start < define.start < offset
             and directives.compatible(macro.start, define.start)
@@ -194,7 +196,7 @@ def _in_offsetof(found: list[Piece], piece: Piece) -> bool:
 def _best(found: list[Piece], place: tuple[Unit, Node], origin: tuple[str, int]) -> tuple[Unit, int | None]:
     """The tree of an expansion in the wrapping that suits it, and the offset of a token in it."""
     chosen: tuple[Unit, int | None] | None = None
-    for wrap in _WRAPS if function_around(*place) else reversed(_WRAPS):
+    for wrap in _WRAPS if _is_in_block(place[1]) else reversed(_WRAPS):
         unit = parse_pieces(found, place, wrap)
         offset = next((start for start, source in unit.origins if source == origin), None)
         if offset is None:
@@ -205,6 +207,14 @@ def _best(found: list[Piece], place: tuple[Unit, Node], origin: tuple[str, int])
             return unit, offset
     assert chosen is not None
     return chosen
+
+
+def _is_in_block(node: Node) -> bool:
+    """Whether a node is in the body of a function."""
+    scope: Node | None = node
+    while scope is not None and scope.type != "compound_statement":
+        scope = scope.parent
+    return scope is not None
 
 
 def _field_expression(unit: Unit, offset: int) -> Node | None:

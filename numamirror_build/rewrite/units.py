@@ -128,6 +128,8 @@ def parse_in_place(project: Project, path: str, define: Define, wrap: tuple[byte
     """The tree of a macro's body where it stands in its file, between the two texts of ``wrap``."""
     plain = project.text(path).plain
     body = re.sub(rb"\\(\r?\n)", rb" \1", plain[define.body : define.end])
+    body = re.sub(rb"\s*##\s*", lambda match: b"_" * len(match[0]), body)
+    body = re.sub(rb"#\s*\w+", lambda match: b'""'.ljust(len(match[0])), body)
     prefix = wrap[0].rjust(define.body)[-define.body :]
     source = prefix + body + wrap[1]
     cpp = is_cpp(path)

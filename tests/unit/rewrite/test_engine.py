@@ -251,3 +251,40 @@ def test_bytes_that_are_no_text_stay() -> None:
     assert rewritten(tree(a_c=source))["a.c"] == source.replace(INCLUDE, INCLUDE + OURS).replace(
         b"t->data", b"tensor_data(t)"
     )
+
+
+def test_byte_order_mark_stays_first() -> None:
+    """A file that begins with a byte order mark still does, and its first directive counts."""
+    mark = b"\xef\xbb\xbf"
+    use = b"void * f(struct ggml_tensor * t) { return t->data; }\n"
+    assert rewritten(tree(a_c=mark + INCLUDE + use))["a.c"].startswith(mark + INCLUDE + OURS)
+    files = tree(b_h=mark + use, a_c=INCLUDE + b'#include "b.h"\n')
+    assert rewritten(files)["b.h"].startswith(mark + OURS)
+
+
+def test_accessors_cannot_be_used_where_the_struct_is_defined() -> None:
+    """An access in the header that defines the struct is refused: the accessors need the struct."""
+    header = HEADER + b"static inline void * get(struct ggml_tensor * t) { return t->data; }\n"
+    assert [(path, reason[:10]) for path, _, reason in reasons({"ggml.h": header})] == [
+        ("ggml.h", "the header")
+    ]
+
+
+def test_hidden_accessor_in_a_header_for_both_languages() -> None:
+    """Where C includes a header too, an accessor that is hidden there cannot be reached."""
+    header = INCLUDE + (
+        b"static void * g(struct ggml_tensor * t, int tensor_data) { return tensor_data ? t->data : 0; }\n"
+    )
+    use = b'#include "h.h"\n'
+    assert b"::tensor_data(t)" in rewritten(tree(h_h=header, a_cpp=use))["h.h"]
+    assert [r[:2] for r in reasons(tree(h_h=header, a_cpp=use, b_c=use))] == [("h.h", 2)]
+
+
+def test_copies_of_one_header_mean_one_struct() -> None:
+    """A second ggml.h with the same text does not make types ambiguous."""
+    source = (
+        b"#include <ggml.h>\n#include <vector>\n"
+        b"void * f(std::vector<struct ggml_tensor *> & v) { return v[0]->data; }\n"
+    )
+    files = {"copy/ggml.h": HEADER, "include/ggml.h": HEADER, "src/a.cpp": source}
+    assert b"return tensor_data(v[0]);" in rewritten(files)["src/a.cpp"]

@@ -61,6 +61,12 @@ def test_place(before: str, after: str) -> None:
     )
 
 
+def test_an_include_behind_the_first_use_is_too_late() -> None:
+    """If the first free include comes behind an access, the header is included before all code."""
+    source = '#ifdef A\n#include "ggml.h"\n#endif\n' + USE + '#include "x.h"\n'
+    assert included(source).startswith(OURS.decode() + "#ifdef A\n")
+
+
 def test_a_file_that_has_it_gets_no_second_one() -> None:
     """A file that includes the header already gets no second include."""
     source = '#include "ggml.h"\n#include "ggml-numa-mirror.h"\n' + USE

@@ -119,7 +119,7 @@ def squeezed(code: bytes) -> str:
     return "".join(code.decode().replace('#include "ggml-numa-mirror.h"', "").split())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(PROGRAMS, PATHS)
 def test_plan_of_random_code(program: Pair, path: str) -> None:
     """Every access is rewritten and nothing else; planning is repeatable and can be taken back."""
