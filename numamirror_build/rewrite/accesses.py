@@ -38,6 +38,7 @@ from numamirror_build.rewrite.units import Unit, is_objc
 STRUCT = "ggml_tensor"
 HEADER = "ggml.h"
 
+_COMPUTED = re.compile(rb"#[ \t]*include[ \t]+[A-Za-z_]")
 _ALIAS = re.compile(
     rb"\btypedef\s+(?:struct\s+)?ggml_tensor\s+(\w+)\s*;|\busing\s+(\w+)\s*=\s*(?:struct\s+)?ggml_tensor\s*;"
 )
@@ -113,8 +114,16 @@ class Finder:
         return any(heir.search(content) for content in self.project.files.values())
 
     def can_reach(self, path: str) -> bool:
-        """Whether a file, or one that includes it, can see the definition of the struct."""
-        return not self.headers.isdisjoint(self.project.context(path))
+        """Whether a file, or one that includes it, can see the definition of the struct.
+
+        One that names the struct, or an include by a macro, counts as such.
+        """
+        context = self.project.context(path)
+        return (
+            not self.headers.isdisjoint(context)
+            or STRUCT.encode() in self.project.names(path)
+            or any(_COMPUTED.search(self.project.files[other]) for other in context)
+        )
 
     def access(self, unit: Unit, offset: int, name: bytes = FIELD) -> Access | None:
         """The access whose field name begins at an offset, or None if the name there is something else.
@@ -209,7 +218,11 @@ class Finder:
             target = inner.child_by_field_name("argument")
             kinds = self.resolver.expression(unit, target) if target else ()
         found = [bare(kind) for item in kinds for kind in self._meant(bare(item))]
-        return all(isinstance(kind, (Pointer, Array)) for kind in found)
+        wrapped = [kind for kind in found if not isinstance(kind, (Pointer, Array))]
+        for kind in wrapped:
+            if not all(self.holds_field(bare(item)) for item in self.resolver.members.dereferenced(kind)):
+                raise Unresolved(f"* and -> on {describe(kind)} lead to different things")
+        return not wrapped
 
     def _meant(self, kind: Type) -> Iterable[Type]:
         return self.resolver.instances.of(kind) if isinstance(kind, Param) else (kind,)

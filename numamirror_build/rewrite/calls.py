@@ -135,6 +135,16 @@ class Calls:
         callee: Node | None,
         bindings: dict[Key, Type],
     ) -> Types:
+        """The types of the value of a call of something declared: a function, an object or a class.
+
+        Args:
+            found: the declarations that may be meant.
+            given: the arguments.
+            unit: the tree of the call.
+            explicit: template arguments that the call names.
+            callee: the call's function, for a class that is named with template arguments.
+            bindings: what the template parameters of the class around stand for.
+        """
         functions = [d for d in found if d.kind == decl.FUNCTION]
         if functions:
             fitting = [d for d in functions if self._takes(d, len(given))] or functions

@@ -114,6 +114,8 @@ class _Found:
 
 
 class _Search:
+    """A search of one tree, and what all its files share."""
+
     def __init__(self, files: Mapping[str, bytes], exceptions: tuple[TypeException, ...]) -> None:
         self.project = Project(files)
         self.resolver = Resolver(self.project)
@@ -175,12 +177,15 @@ def _search_shared(path: str) -> _Outcome:
 
 
 class _FileSearch:
+    """The search of one file."""
+
     def __init__(self, search: _Search, path: str) -> None:
         self.search = search
         self.path = path
         self.result = _Outcome()
 
     def outcome(self) -> _Outcome:
+        """Everything that the file holds."""
         self._behind_macros()
         if FIELD not in self.search.project.names(self.path):
             return self.result
@@ -194,14 +199,17 @@ class _FileSearch:
 
     @cached_property
     def text(self) -> Text:
+        """The file, scanned."""
         return self.search.project.text(self.path)
 
     @cached_property
     def directives(self) -> Directives:
+        """Its directives."""
         return self.search.project.directives(self.path)
 
     @cached_property
     def units(self) -> tuple[Unit, ...]:
+        """Its trees."""
         return self.search.resolver.scopes.units(self.path)
 
     def _look_at(self, word: Word) -> None:

@@ -19,6 +19,7 @@ from numamirror_build.rewrite import declarations as decl
 from numamirror_build.rewrite.accesses import Finder, words
 from numamirror_build.rewrite.contexts import NoRule
 from numamirror_build.rewrite.kinds import Array, Record, Type, Types, Unresolved, bare, each, substitute
+from numamirror_build.rewrite.nodes import child
 from numamirror_build.rewrite.sites import GETTER, SETTER, Edit
 from numamirror_build.rewrite.text import FIELD, Text
 from numamirror_build.rewrite.units import Unit
@@ -142,11 +143,11 @@ def list_type(finder: Finder, unit: Unit, node: Node) -> Types:
         raise Unresolved("a list without anything around it")
     kind = parent.type
     if kind == "compound_literal_expression":
-        return resolver.types.named_by(unit, _child(parent, "type"))
+        return resolver.types.named_by(unit, child(parent, "type"))
     if kind in ("init_declarator", "field_declaration", "declaration", "optional_parameter_declaration"):
         return _declared(finder, unit, parent)
     if kind == "assignment_expression":
-        return resolver.expression(unit, _child(parent, "left"))
+        return resolver.expression(unit, child(parent, "left"))
     if kind == "initializer_list":
         outer = list_type(finder, unit, parent)
         entries = [child for child in parent.named_children if child.type != "comment"]
@@ -159,7 +160,7 @@ def list_type(finder: Finder, unit: Unit, node: Node) -> Types:
     if kind == "return_statement":
         return _returned(finder, unit, parent)
     if kind == "new_expression":
-        return resolver.types.named_by(unit, _child(parent, "type"))
+        return resolver.types.named_by(unit, child(parent, "type"))
     raise Unresolved("it cannot be told what the braces initialise")
 
 
@@ -169,13 +170,6 @@ def _designated(finder: Finder, unit: Unit, designator: Node, kinds: Types) -> T
         name = unit.text(designator.named_children[-1])
         return each(lambda kind: finder.resolver.members.types(kind, name), kinds)
     return each(lambda kind: _part(finder, kind, 0), kinds)
-
-
-def _child(node: Node, name: str) -> Node:
-    child = node.child_by_field_name(name)
-    if child is None:
-        raise Unresolved(f"a {node.type} without its {name}")
-    return child
 
 
 def _declared(finder: Finder, unit: Unit, node: Node) -> Types:

@@ -45,6 +45,11 @@ class Members:
     def call(
         self, kind: Type, name: bytes, given: Sequence[Node], unit: Unit, explicit: Sequence[Type] = ()
     ) -> Types:
+        """What calling a member function of a value of some type gives.
+
+        Raises:
+            Unresolved: it has no such member, or the member cannot be called.
+        """
         kind = bare(kind)
         if not isinstance(kind, Record):
             if isinstance(kind, External) and is_clean(kind):
@@ -97,6 +102,7 @@ class Members:
         raise Unresolved(f"no rule for * on {describe(kind)}")
 
     def subscripted(self, kind: Type) -> Types:
+        """What ``[]`` on a value of some type gives."""
         kind = bare(kind)
         if isinstance(kind, (Pointer, Array)):
             return (Ref(bare(kind.to)),)
@@ -234,6 +240,7 @@ class Members:
         raise Unresolved(f"{describe(kind)} has no member {name.decode()}")
 
     def inherited(self, unit: Unit, node: Node, name: bytes) -> list[Declared]:
+        """The declarations of a member of the class that a node defines, inherited ones included."""
         own = decl.members(unit, node).get(name, [])
         if own:
             return own
@@ -244,6 +251,7 @@ class Members:
             return []
 
     def member_type(self, kind: Type, name: bytes) -> Types:
+        """The types that a class has under some name."""
         kind = bare(kind)
         if isinstance(kind, Record):
             found = [(o, d) for o, d in self.find(kind, name) if d.kind in decl.TYPES]

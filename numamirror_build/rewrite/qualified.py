@@ -85,6 +85,7 @@ class Names:
         return found
 
     def is_own(self, namespace: tuple[bytes, ...]) -> bool:
+        """Whether the tree declares a namespace, so that it knows what is in it."""
         return namespace[:1] not in ((), (b"std",)) and not self._resolver.scopes.is_external(namespace[0])
 
     def scope_types(self, unit: Unit, node: Node) -> Types:
@@ -139,6 +140,7 @@ class Names:
         return bool(found) and all(declared.kind in decl.TYPES for declared in found)
 
     def values(self, found: Iterable[Declared]) -> Types:
+        """The types that any of some declarations can mean."""
         return unique([kind for d in found for kind in self._resolver.types.declared(d)])
 
 

@@ -7,12 +7,21 @@ from dataclasses import dataclass
 from tree_sitter import Node
 
 from numamirror_build.rewrite.contexts import COMPOUND, READ, NoRule, Use
-from numamirror_build.rewrite.kinds import Pointer, Types, bare
+from numamirror_build.rewrite.nodes import child
 from numamirror_build.rewrite.sites import GETTER, SETTER, Edit
-from numamirror_build.rewrite.text import Text, is_name_byte
+from numamirror_build.rewrite.text import FIELD, Text, is_name_byte
 from numamirror_build.rewrite.units import Unit
 
 _SIMPLE = frozenset({"identifier", "field_identifier", "this", "number_literal", "char_literal"})
+_PURE = frozenset(
+    {
+        "field_expression",
+        "subscript_expression",
+        "subscript_argument_list",
+        "parenthesized_expression",
+        "pointer_expression",
+    }
+)
 _POSTFIX = _SIMPLE | {
     "field_expression",
     "subscript_expression",
@@ -32,7 +41,6 @@ class Access:
         node: the field expression.
         arrow: whether it is ``->`` and not ``.``.
         raw: for ``->``, whether the base is a plain pointer; for ``.``, whether a ``*`` before it is on one.
-        star: how to get from the base to the object, if it is no plain pointer: ``*`` or a call.
     """
 
     unit: Unit
@@ -72,7 +80,7 @@ def edits_for(path: str, text: Text, access: Access, use: Use, prefix: bytes) ->
         NoRule: the access has a form without a rule.
     """
     base = _base(access)
-    field = _child(access.node, "field")
+    field = child(access.node, "field")
     make = _Maker(path, text, access.unit)
     if use.kind == READ:
         make.replace(
@@ -85,7 +93,7 @@ def edits_for(path: str, text: Text, access: Access, use: Use, prefix: bytes) ->
     if use.kind == COMPOUND:
         _compound(make, access, use, base, prefix)
         return make.edits
-    left, right = _child(use.node, "left"), _child(use.node, "right")
+    left, right = child(use.node, "left"), child(use.node, "right")
     equals = text.code.index(b"=", left.end_byte)
     make.close(base.last, equals + 1, b",", use.kind)
     make.replace(right.end_byte, right.end_byte, b")", use.kind)
@@ -93,6 +101,8 @@ def edits_for(path: str, text: Text, access: Access, use: Use, prefix: bytes) ->
 
 
 class _Maker:
+    """Collects the edits of one access."""
+
     def __init__(self, path: str, text: Text, unit: Unit) -> None:
         self.path = path
         self.text = text
@@ -100,6 +110,7 @@ class _Maker:
         self.edits: list[Edit] = []
 
     def replace(self, start: int, end: int, new: bytes, rule: str) -> None:
+        """Replace a range that holds no comment."""
         if self.text.has_comment(start, end):
             raise NoRule("a comment stands inside of the access")
         self.edits.append(Edit(self.path, start, end, self.text.content[start:end], new, rule))
@@ -128,15 +139,8 @@ def _named(text: Text, offset: int, name: bytes) -> bytes:
     return b" " + name if glued else name
 
 
-def _child(node: Node, name: str) -> Node:
-    child = node.child_by_field_name(name)
-    if child is None:
-        raise NoRule(f"a {node.type} without its {name}")
-    return child
-
-
 def _base(access: Access) -> Base:
-    node = _child(access.node, "argument")
+    node = child(access.node, "argument")
     inner = _inside(node)
     start, end = node.start_byte, node.end_byte
     if access.arrow:
@@ -146,7 +150,7 @@ def _base(access: Access) -> Base:
             return Base(start, start, b"", end - 1)
         return Base(start, start, b"(", end)
     if inner is not None and inner.type == "pointer_expression" and inner.children[0].type == "*":
-        target = _child(inner, "argument")
+        target = child(inner, "argument")
         if access.raw:
             return Base(start, target.start_byte, b"(", target.end_byte)
         return Base(start, inner.start_byte, b"(&", inner.end_byte)
@@ -162,8 +166,8 @@ def _inside(node: Node) -> Node | None:
 
 def _compound(make: _Maker, access: Access, use: Use, base: Base, prefix: bytes) -> None:
     """``p->data += n`` becomes a store of the sum."""
-    text, node = make.text, _child(access.node, "argument")
-    if not _is_pure(node):
+    text, node = make.text, child(access.node, "argument")
+    if not _is_pure(access.unit, node):
         raise NoRule("a compound store to the field of something that has effects when it is read twice")
     copy = text.content[base.first : base.last].strip()
     if base.head == b"":
@@ -176,8 +180,8 @@ def _compound(make: _Maker, access: Access, use: Use, base: Base, prefix: bytes)
             raise NoRule("a prefix increment of the field")
         make.close(base.last, use.node.end_byte, value + operator + b")", COMPOUND)
         return
-    right = _child(use.node, "right")
-    operator = access.unit.text(_child(use.node, "operator"))
+    right = child(use.node, "right")
+    operator = access.unit.text(child(use.node, "operator"))
     if operator not in (b"+=", b"-="):
         raise NoRule(f"a store to the field with {operator.decode()}")
     simple = right.type in _POSTFIX
@@ -187,31 +191,11 @@ def _compound(make: _Maker, access: Access, use: Use, base: Base, prefix: bytes)
     make.replace(right.end_byte, right.end_byte, b")" if simple else b"))", COMPOUND)
 
 
-def _is_pure(node: Node) -> bool:
+def _is_pure(unit: Unit, node: Node) -> bool:
     """Whether reading an expression twice is the same as reading it once, and nothing in it is an access."""
     if node.type in _SIMPLE:
         return True
-    if node.type in (
-        "field_expression",
-        "subscript_expression",
-        "parenthesized_expression",
-        "pointer_expression",
-    ):
-        if (
-            node.type == "field_expression"
-            and node.child_by_field_name("field")
-            and _field_text(node) == b"data"
-        ):
-            return False
-        return all(_is_pure(child) for child in node.named_children if child.type != "field_identifier")
-    return node.type in ("subscript_argument_list",) and all(map(_is_pure, node.named_children))
-
-
-def _field_text(node: Node) -> bytes | None:
-    field = node.child_by_field_name("field")
-    return field.text if field else None
-
-
-def is_raw(kinds: Types) -> bool:
-    """Whether all alternatives are plain pointers or arrays."""
-    return all(isinstance(bare(kind), Pointer) or type(bare(kind)).__name__ == "Array" for kind in kinds)
+    if node.type == "field_expression" and unit.text(child(node, "field")) == FIELD:
+        return False
+    parts = [part for part in node.named_children if part.type != "field_identifier"]
+    return node.type in _PURE and all(_is_pure(unit, part) for part in parts)

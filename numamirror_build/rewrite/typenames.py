@@ -343,6 +343,7 @@ class TypeNames:
         return unique(result)
 
     def template_arguments(self, unit: Unit, node: Node) -> list[Type]:
+        """The template arguments in a node; a value counts as a built-in type."""
         listed = node.child_by_field_name("arguments")
         result: list[Type] = []
         for argument in entries(listed) if listed else ():

@@ -40,7 +40,7 @@ class Unit:
         path: the file that the text, or the macro's use, is in.
         source: the text that was parsed.
         root: the tree's root.
-        cpp: whether the grammar is that of C++.
+        cpp: whether the language is C++; Objective-C is C, but parsed with the grammar of C++.
         inactive: ranges of the file that this variant leaves out.
         outer: for an expansion, the place in another tree where names are looked up next.
         origins: for an expansion, offsets in ``source`` and where the tokens there come from.

@@ -15,6 +15,18 @@ template <typename T> struct traits { typename T::type * member; };
 #define FIELD data
 #define OPAQUE(t) unknown_macro_content(t)
 
+struct half {
+    ggml_tensor * operator->() const;
+};
+struct crooked {
+    ggml_tensor * operator->() const;
+    other & operator*() const;
+};
+void * wrapped(half & h, crooked & c) {
+    ggml_use(h->data);                            // error: half has no member operator*
+    return c->data;                               // error: lead to different things
+}
+
 void * f(ggml_tensor * t, other * o, traits<other> & w, ggml_tensor ** pp) {
     void * a = undeclared->data;                  // error: no declaration of undeclared
     void * b = undeclared_function(t)->data;      // error: no declaration of undeclared_function
