@@ -88,17 +88,24 @@ class Finder:
         self.headers = frozenset(
             path
             for path in project.holders(STRUCT.encode())
-            if posixpath.basename(path) == HEADER and self._defines(path)
+            if posixpath.basename(path) == HEADER and self._definitions(path)
         )
         self.has_heirs = self._has_heirs()
 
-    def _defines(self, path: str) -> bool:
-        return any(
-            declared.kind == decl.CLASS and declared.node.child_by_field_name("body")
+    def _definitions(self, path: str) -> list[Record]:
+        """The struct as a file defines it, once for every variant of the file."""
+        return [
+            self.resolver.types.record(declared.unit, declared.node)
             for unit in self.resolver.scopes.units(path)
             for names in decl.namespaces(unit).values()
             for declared in names.get(STRUCT.encode(), [])
-        )
+            if declared.kind == decl.CLASS and declared.node.child_by_field_name("body")
+        ]
+
+    @property
+    def struct(self) -> Record:
+        """The struct."""
+        return self._definitions(min(self.headers))[0]
 
     def _has_heirs(self) -> bool:
         """Whether some class may inherit from the struct, under whatever name."""

@@ -186,6 +186,7 @@ class _FileSearch:
 
     def outcome(self) -> _Outcome:
         """Everything that the file holds."""
+        self.search.resolver.look_from(self.path)
         self._behind_macros()
         if FIELD not in self.search.project.names(self.path):
             return self.result

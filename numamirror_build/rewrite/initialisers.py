@@ -80,7 +80,7 @@ def positional(finder: Finder, unit: Unit) -> Iterator[Initialiser]:
     Raises:
         NoRule: one leaves out inner braces, so that positions cannot be told.
     """
-    fields = _fields(finder)
+    fields = [field.name for field in _data_members(finder.struct)]
     for node in unit.nodes("initializer_list"):
         entries = [child for child in node.named_children if child.type != "comment"]
         if any(entry.type == "initializer_pair" for entry in entries):
@@ -209,14 +209,6 @@ def _data_members(record: Record) -> list[decl.Declared]:
         (f for f in fields if not any(c.type == "storage_class_specifier" for c in f.node.children)),
         key=lambda f: f.start,
     )
-
-
-def _fields(finder: Finder) -> list[bytes]:
-    """The names of the struct's fields, in order."""
-    for definition in finder.resolver.members.definitions(Record("ggml_tensor", None)):
-        if definition.key[0] in finder.headers:
-            return [f.name for f in _data_members(Record("ggml_tensor", definition))]
-    raise Unresolved("the struct is not defined")
 
 
 def _returned(finder: Finder, unit: Unit, node: Node) -> Types:
