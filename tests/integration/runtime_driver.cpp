@@ -166,6 +166,39 @@ int main(int argc, char ** argv) {
     } else if (scenario == "direct") {
         // nobody is told of this write: only threads of the first team may see it
         memcpy(w->data, twos.data(), ggml_nbytes(w));
+    } else if (scenario == "free-neighbour") {
+        // three blocks side by side are written before any graph; the first and the last go
+        weights first  = make_weights(2.0f, GGML_NUMA_MIRROR_KV);
+        weights middle = make_weights(2.0f, GGML_NUMA_MIRROR_KV);
+        weights last   = make_weights(2.0f, GGML_NUMA_MIRROR_KV);
+        ggml_backend_buffer_free(first.buffer);
+        ggml_backend_buffer_free(last.buffer);
+        w = middle.w;
+    } else if (scenario == "nested") {
+        // a cache is allocated while weights are read
+        weights outer;
+        outer.ctx = ggml_init({ ggml_tensor_overhead() * 4, nullptr, true });
+        outer.w   = ggml_new_tensor_2d(outer.ctx, GGML_TYPE_F32, N_COLS, N_ROWS);
+        ggml_numa_mirror_place_begin(GGML_NUMA_MIRROR_WEIGHTS);
+        outer.buffer = ggml_backend_alloc_ctx_tensors_from_buft(outer.ctx, ggml_backend_cpu_buffer_type());
+        weights inner = make_weights(1.0f, GGML_NUMA_MIRROR_KV);
+        read(inner.w, n_threads);
+        memcpy(outer.w->data, twos.data(), ggml_nbytes(outer.w));
+        ggml_numa_mirror_commit();
+        ggml_numa_mirror_place_end();
+        w = outer.w;
+    } else if (scenario == "unreplicated") {
+        ggml_context * ctx = ggml_init({ ggml_tensor_overhead() * 4, nullptr, true });
+        ggml_tensor * t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_COLS, N_ROWS);
+        ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_cpu_buffer_type());
+        ggml_set_name(t, "left.out");
+        ggml_numa_mirror_place_begin(GGML_NUMA_MIRROR_WEIGHTS);
+        ggml_numa_mirror_account(t);
+        const bool committed = ggml_numa_mirror_commit();
+        ggml_numa_mirror_place_end();
+        ggml_backend_buffer_free(buffer);
+        printf("{\"committed\": %s, \"status\": %s}\n", committed ? "true" : "false", ggml_numa_mirror_status());
+        return 0;
     } else if (scenario == "large") {
         // more than one copied chunk
         weights big;

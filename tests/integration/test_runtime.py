@@ -51,7 +51,9 @@ def drive(driver: Path, scenario: str, replicas: int, threads: int, **env: str) 
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
-@pytest.mark.parametrize("scenario", ["set", "memset", "clear", "copy", "graph", "free"])
+@pytest.mark.parametrize(
+    "scenario", ["set", "memset", "clear", "copy", "graph", "free", "free-neighbour", "nested"]
+)
 def test_writes_reach_every_replica(driver: Path, scenario: str, threads: int) -> None:
     """What is written to weights, from outside a graph or inside one, is what each team then reads."""
     result = drive(driver, scenario, 3, threads, GGML_NUMA_MIRROR_NODES="3")
@@ -108,6 +110,14 @@ def test_graph_that_writes_weights_runs_at_home(driver: Path) -> None:
     """Such a graph is counted as one that ran on the home replica; the others are mirrored."""
     graphs = drive(driver, "graph", 2, 2, GGML_NUMA_MIRROR_NODES="2")["status"]["graphs"]
     assert graphs == {"mirrored": 2, "home": 1}
+
+
+def test_weights_that_are_not_replicated_are_an_error(driver: Path) -> None:
+    """When more than a hundredth of the weights lies elsewhere, the load fails and names the first of them."""
+    result = drive(driver, "unreplicated", 2, 1, GGML_NUMA_MIRROR_NODES="2")
+    assert result["committed"] is False
+    assert result["status"]["error"]["code"] == "not-replicated"
+    assert "left.out in a buffer of type CPU" in result["stderr"]
 
 
 @pytest.mark.parametrize("nodes", [2, 4])
