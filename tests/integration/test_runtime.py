@@ -113,7 +113,7 @@ def test_graph_that_writes_weights_runs_at_home(driver: Path) -> None:
 
 
 def test_weights_that_are_not_replicated_are_an_error(driver: Path) -> None:
-    """When more than a hundredth of the weights lies elsewhere, the load fails and names the first of them."""
+    """When more than a hundredth of the weights lies elsewhere, the load fails and names the first."""
     result = drive(driver, "unreplicated", 2, 1, GGML_NUMA_MIRROR_NODES="2")
     assert result["committed"] is False
     assert result["status"]["error"]["code"] == "not-replicated"
