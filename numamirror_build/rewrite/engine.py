@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -43,6 +44,9 @@ from numamirror_build.rewrite.text import FIELD, Text, code_after, code_before, 
 from numamirror_build.rewrite.units import Unit, is_cpp
 
 _ACCESSORS = (GETTER.encode(), SETTER.encode())
+
+# A tensor as a value with braces behind it: it may be initialised without the field being named.
+_BRACED = re.compile(STRUCT.encode() + rb"\s*(?:\)|\w+\s*(?:\[[^\]]*\]\s*)*=?)?\s*\{")
 
 
 def find_accesses(
@@ -189,6 +193,8 @@ class _FileSearch:
         self.search.resolver.look_from(self.path)
         self._behind_macros()
         if FIELD not in self.search.project.names(self.path):
+            if _BRACED.search(self.text.code):
+                self._positional()
             return self.result
         for word in words(self.text):
             try:

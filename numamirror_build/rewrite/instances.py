@@ -59,6 +59,8 @@ class Instances:
 
     def _find(self, param: Param) -> list[Type]:
         path, start = param.key
+        if path not in self._resolver.project.files:
+            raise Unresolved(f"{param.name} is a parameter of a template that the tree does not define")
         unit = self._resolver.scopes.units(path)[0]
         owner: Node | None = unit.at(start, start + 1)
         while owner is not None and owner.type not in (
@@ -115,7 +117,10 @@ class Instances:
 
     def _of_lambda(self, unit: Unit, closure: Node, key: Key) -> list[Type]:
         parameters = decl.parameter_nodes(closure.child_by_field_name("declarator"))
-        index = [parameter.start_byte for parameter in parameters].index(key[1])
+        starts = [parameter.start_byte for parameter in parameters]
+        if key[1] not in starts:
+            raise Unresolved("the lambda's template parameters are not known")
+        index = starts.index(key[1])
         parent = closure.parent
         if parent is not None and parent.type == "argument_list":
             return self._of_algorithm(unit, parent)

@@ -288,3 +288,26 @@ def test_copies_of_one_header_mean_one_struct() -> None:
     )
     files = {"copy/ggml.h": HEADER, "include/ggml.h": HEADER, "src/a.cpp": source}
     assert b"return tensor_data(v[0]);" in rewritten(files)["src/a.cpp"]
+
+
+def test_positional_initialiser_in_a_file_that_never_names_the_field() -> None:
+    """The field is found by its place in the braces, also where the word for it does not occur."""
+    members = HEADER.split(b"struct ggml_tensor {")[1].split(b"};")[0].split(b";")[:-1]
+    values = b", ".join(b"get()" if member.endswith(b"data") else b"{0}" for member in members)
+    source = INCLUDE + b"void * get(void);\nvoid f(void) { struct ggml_tensor t = { " + values + b" }; }\n"
+    assert [site.kind for site in plan(a_c=source).sites] == ["init"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"template <class T> struct V { V(T, T); T * at; };\n"
+        b"void * f(ggml_tensor * t) { std::vector v{t, t}; return v[0]->data; }\n",
+        b"void * f(ggml_tensor * t) { auto k = []<class T>(T * q) { return q->data; }; return k(t); }\n",
+    ],
+)
+def test_what_the_engine_does_not_know_is_an_error_with_a_line(source: bytes) -> None:
+    """Deduced class templates and lambdas with template parameters are refused where they stand."""
+    with pytest.raises(AccessError) as error:
+        plan(a_cpp=INCLUDE + source)
+    assert "a.cpp:" in str(error.value.where)
