@@ -95,15 +95,17 @@ def test_a_source_that_is_not_there_is_a_source_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.sources
-def test_one_changed_byte_is_found(tmp_path: Path, checkout: Checkout) -> None:
-    """A plain folder whose content is not the pin's is refused, and the file is named."""
+def test_one_changed_byte_is_found(tmp_path: Path, store: Store, checkout: Checkout) -> None:
+    """A plain folder that is not the pin's is refused; the file is named if the pin is in the cache."""
     shutil.copytree(checkout.path, tmp_path / "tree", symlinks=True)
     path = tmp_path / "tree" / "src" / "llama.cpp"
     content = path.read_bytes()
     path.unlink()
     path.write_bytes(content.replace(b"a", b"b", 1))
-    result = run(tmp_path, "checkout", "--source", "tree", "--cache-dir", tmp_path / "cache")
-    expect(ContentMismatchError, result, "src/llama.cpp")
+    unknown = run(tmp_path, "checkout", "--source", "tree", "--cache-dir", tmp_path / "cache")
+    expect(ContentMismatchError, unknown, str(tmp_path / "tree"))
+    known = run(tmp_path, "checkout", "--source", "tree", "--cache-dir", store.root)
+    expect(ContentMismatchError, known, "src/llama.cpp")
 
 
 @pytest.mark.sources
@@ -136,11 +138,12 @@ def test_export_writes_a_series(tmp_path: Path, store: Store, plan: Plan) -> Non
 def test_without_a_compiler_the_tool_is_named(
     tmp_path: Path, store: Store, patched_tree: PatchedTree
 ) -> None:
-    """With nothing on PATH but git, building says what is needed and how to get it."""
-    git = shutil.which("git")
-    assert git
+    """With git but no compiler on PATH, building says what is needed and how to get it."""
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "git").symlink_to(git)
+    for name in ("git", "env", "sh"):
+        found = shutil.which(name)
+        assert found
+        (tmp_path / "bin" / name).symlink_to(found)
     result = run(tmp_path, "build", "--cache-dir", store.root, PATH=str(tmp_path / "bin"))
     expect(ToolMissingError, result, "g++")
 
