@@ -153,10 +153,10 @@ def test_without_a_compiler_the_tool_is_named(
 def test_a_compile_error_names_its_place_and_the_log(
     tmp_path: Path, store: Store, patched_tree: PatchedTree
 ) -> None:
-    """A flag that breaks the first file ends with the compiler's own words, where, and the log's path."""
-    flag = "--cmake-arg=-DCMAKE_CXX_FLAGS=-include /nonexistent/header.h"
+    """A macro that breaks a header ends with the place in it, the compiler's words, and the log's path."""
+    flag = "--cmake-arg=-DCMAKE_C_FLAGS=-Dggml_tensor=5"
     result = run(tmp_path, "build", flag, "--cache-dir", store.root)
-    expect(BuildError, result, "/nonexistent/header.h", ".log")
+    expect(BuildError, result, "where: ggml/include/", "why: ", str(store.root / "logs"))
 
 
 @pytest.mark.sources
