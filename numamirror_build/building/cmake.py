@@ -20,7 +20,8 @@ _COMPILER_ERROR = re.compile(r"^(?P<where>[^\s:][^:]*:\d+(?::\d+)?): (?:fatal )?
 _CMAKE_ERROR = re.compile(r"^CMake Error(?: at (?P<where>\S+:\d+))?[^:]*:(?P<why>.*)")
 _OTHER_ERRORS = (
     re.compile(r"(?P<why>undefined reference to .*)"),
-    re.compile(r"^(?:\S*ld(?:\.\w+)?|collect2): (?:fatal )?error: (?P<why>.*)"),
+    re.compile(r"^(?:\S*/)?ld(?:\.\w+)?: (?!warning)(?:error: )?(?P<why>.*[^:])$"),
+    re.compile(r"^collect2: (?:fatal )?error: (?P<why>.*)"),
     re.compile(r"(?P<why>Killed signal terminated program .*|.*internal compiler error.*)"),
     re.compile(r"^ninja: (?:error|fatal): (?P<why>.*)"),
     re.compile(r"^CMake Error: (?P<why>.*)"),

@@ -51,6 +51,12 @@ CMake Error at ggml/CMakeLists.txt:10 (message):
             None,
             "undefined reference to `f'",
         ),
+        (
+            "/usr/bin/ld: warning: x\n/usr/bin/ld: a.a(b.o): TLS transition failed\n"
+            "/usr/bin/ld: final link failed: bad value\ncollect2: error: ld returned 1 exit status\n",
+            None,
+            "a.a(b.o): TLS transition failed",
+        ),
         ("/usr/bin/ld: error: unable to find library -lx\n", None, "unable to find library -lx"),
         (
             "c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n",
