@@ -172,7 +172,7 @@ def test_control_group_limit_is_refused_with_the_numbers(driver: Path, tmp_path:
     env = {"GGML_NUMA_MIRROR_ROOT": str(root), "GGML_NUMA_MIRROR_NODES": "2"}
     error = drive(driver, "set", 2, 1, **env)["status"]["error"]
     assert error["code"] == "no-memory"
-    assert "2 replicas need 4.0 MiB, the control group's limit leaves 3.0 MiB" in error["message"]
+    assert "the control group needs 4.0 MiB, has 3.0 MiB" in error["message"]
 
 
 def test_address_space_limit_is_refused_with_the_reason(driver: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+MIB = 1 << 20
 GIB = 1 << 30
 
 

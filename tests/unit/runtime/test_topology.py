@@ -33,8 +33,9 @@ int main(int, char ** argv) {
         printf("\"free\": %" PRIu64 ", \"reclaimable\": %" PRIu64 "}", room.free, room.reclaimable);
         comma = ", ";
     }
+    const auto group = ggml_numa_topology_room_cgroup(root);
     printf("], \"cgroup\": %" PRIu64 ", \"memory\": %" PRIu64 "}\n",
-        ggml_numa_topology_room_cgroup(root), ggml_numa_topology_memory(root));
+        group.known ? group.free + group.reclaimable : UINT64_MAX, ggml_numa_topology_memory(root));
 }
 """
 
