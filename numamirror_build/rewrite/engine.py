@@ -23,17 +23,16 @@ from numamirror_build.rewrite.accesses import (
     words,
 )
 from numamirror_build.rewrite.bodies import Bodies, Invocations
-from numamirror_build.rewrite.contexts import NoRule, use_of
+from numamirror_build.rewrite.contexts import COMPOUND, NoRule, use_of
 from numamirror_build.rewrite.includes import hosts, include_edit
 from numamirror_build.rewrite.kinds import Record, Unresolved, bare
 from numamirror_build.rewrite.preprocessor import Directives, is_active
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.resolver import Resolver
-from numamirror_build.rewrite.rules import Access, edits_for
+from numamirror_build.rewrite.rules import Access, accessor_for, edits_for
 from numamirror_build.rewrite.sites import (
     ACCESSOR_HEADER,
     GETTER,
-    SETTER,
     AccessReport,
     Edit,
     Site,
@@ -42,8 +41,6 @@ from numamirror_build.rewrite.sites import (
 )
 from numamirror_build.rewrite.text import FIELD, Text, code_after, code_before, occurrences
 from numamirror_build.rewrite.units import Unit, is_cpp
-
-_ACCESSORS = (GETTER.encode(), SETTER.encode())
 
 # A tensor as a value with braces behind it: it may be initialised without the field being named.
 _BRACED = re.compile(STRUCT.encode() + rb"\s*(?:\)|\w+\s*(?:\[[^\]]*\]\s*)*=?)?\s*\{")
@@ -285,7 +282,7 @@ class _FileSearch:
     def _access(self, access: Access) -> _Found:
         unit, node = access.unit, access.node
         use = use_of(self.search.resolver, unit, node)
-        name = SETTER if use.kind == "write" else GETTER
+        name = GETTER if use.kind == COMPOUND else accessor_for(access, use)
         prefix = self._prefix(access, name.encode())
         edits = edits_for(self.path, self.text, access, use, prefix)
         return _Found(use.kind, "arrow" if access.arrow else "dot", tuple(edits))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tree_sitter import Node
 
 from numamirror_build.rewrite.contexts import COMPOUND, READ, NoRule, Use
 from numamirror_build.rewrite.nodes import child
-from numamirror_build.rewrite.sites import GETTER, SETTER, Edit
+from numamirror_build.rewrite.sites import GETTER, LOOP_GETTER, SETTER, Edit
 from numamirror_build.rewrite.text import FIELD, Text, is_name_byte
 from numamirror_build.rewrite.units import Unit
 
@@ -66,6 +68,13 @@ class Base:
     last: int
 
 
+def accessor_for(access: Access, use: Use) -> str:
+    """The name of the accessor that stands first in what replaces an access."""
+    if use.kind != READ:
+        return SETTER
+    return LOOP_GETTER if _in_plain_loop(access.unit, access.node) else GETTER
+
+
 def edits_for(path: str, text: Text, access: Access, use: Use, prefix: bytes) -> list[Edit]:
     """The edits that route one access through an accessor.
 
@@ -82,14 +91,11 @@ def edits_for(path: str, text: Text, access: Access, use: Use, prefix: bytes) ->
     base = _base(access)
     field = child(access.node, "field")
     make = _Maker(path, text, access.unit)
+    name = _named(text, base.start, prefix + accessor_for(access, use).encode())
+    make.replace(base.start, base.first, name + base.head, use.kind)
     if use.kind == READ:
-        make.replace(
-            base.start, base.first, _named(text, base.start, prefix + GETTER.encode()) + base.head, READ
-        )
         make.close(base.last, field.end_byte, b")", READ)
         return make.edits
-    name = _named(text, base.start, prefix + SETTER.encode())
-    make.replace(base.start, base.first, name + base.head, use.kind)
     if use.kind == COMPOUND:
         _compound(make, access, use, base, prefix)
         return make.edits
@@ -129,6 +135,35 @@ class _Maker:
             )
             new = kept.rstrip(b" \t") + (b"" if kept.rstrip(b" \t").endswith(b"\n") else b" ") + new
         self.edits.append(Edit(self.path, start, end, old, new, rule))
+
+
+_LOOPS = frozenset({"for_statement", "for_range_loop", "while_statement", "do_statement"})
+_FUNCTIONS = frozenset({"function_definition", "lambda_expression"})
+
+# What becomes an instruction or two: macros, and the functions that compilers know.
+_NO_CALL = re.compile(
+    rb"([A-Z][A-Z0-9_]*|(std::)?(f?abs|ceil|cos|exp|floor|fma|f?max|f?min|isnan|log|pow|round|sin|sqrt|tanh)f?)$"
+)
+
+
+def _in_plain_loop(unit: Unit, node: Node) -> bool:
+    """Whether an access is in a loop that calls nothing.
+
+    Compilers move what such a loop does not change out of it, and make two loops of one that branches on it.
+    """
+    at = node.parent
+    while at is not None and at.type not in _FUNCTIONS:
+        if at.type in _LOOPS:
+            return all(_NO_CALL.match(unit.text(call)) for call in _called(at))
+        at = at.parent
+    return False
+
+
+def _called(node: Node) -> Iterator[Node]:
+    if node.type == "call_expression":
+        yield child(node, "function")
+    for part in node.named_children:
+        yield from _called(part)
 
 
 def _named(text: Text, offset: int, name: bytes) -> bytes:

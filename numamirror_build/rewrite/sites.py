@@ -13,6 +13,7 @@ ACCESSOR_HEADER = "ggml-numa-mirror.h"
 """The header that declares the accessors, and the one file that may name the field."""
 
 GETTER = "tensor_data"
+LOOP_GETTER = "tensor_data_in_loop"
 SETTER = "tensor_set_data"
 
 

@@ -26,6 +26,7 @@ STUB = f"""\
 #pragma once
 #include "{Path(HEADER).name}"
 static inline void * tensor_data(const struct ggml_tensor * t) {{ return t->hidden; }}
+static inline void * tensor_data_in_loop(const struct ggml_tensor * t) {{ return t->hidden; }}
 static inline void tensor_set_data(struct ggml_tensor * t, void * p) {{ t->hidden = p; }}
 """
 SETTINGS = (

@@ -18,6 +18,7 @@ STUB = b"""\
 #pragma once
 #include "ggml.h"
 static inline void * tensor_data(const struct ggml_tensor * t) { return t->hidden; }
+static inline void * tensor_data_in_loop(const struct ggml_tensor * t) { return t->hidden; }
 static inline void tensor_set_data(struct ggml_tensor * t, void * p) { t->hidden = p; }
 """
 
