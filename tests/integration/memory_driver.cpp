@@ -54,6 +54,36 @@ static const char * boolean(bool value) {
     return value ? "true" : "false";
 }
 
+// what is not stored yet is filled, at least half of it; the result tells which blocks were there already
+static std::string load(const std::string & content, const std::vector<size_t> & sizes, bool whole) {
+    ggml_numa_mirror_place_begin(GGML_NUMA_MIRROR_WEIGHTS);
+    const ggml_numa_mirror_load expected = { sizes.data(), sizes.size(), content.c_str(), (const void *) &ggml_numa_mirror_init, false };
+    if (const char * error = ggml_numa_mirror_expect(&expected)) {
+        ggml_numa_mirror_place_end();
+        return quote(error);
+    }
+    std::string stored;
+    for (size_t size : sizes) {
+        block b = { ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size), size };
+        if (!b.buffer) {
+            ggml_numa_mirror_place_end();
+            return "null";
+        }
+        const bool is_stored = ggml_numa_mirror_is_stored(words_of(b));
+        for (size_t at = 0; at < size / (whole ? 8 : 16) && !is_stored; at++) {
+            words_of(b)[at] = expected_word(blocks.size(), at);
+        }
+        stored += (stored.empty() ? "" : ", ") + std::string(boolean(is_stored));
+        blocks.push_back(b);
+    }
+    if (whole) {
+        const bool committed = ggml_numa_mirror_commit();
+        ggml_numa_mirror_place_end();
+        return committed ? "[" + stored + "]" : "false";
+    }
+    return "\"half\"";
+}
+
 static std::string allocate(size_t size, ggml_numa_mirror_use use) {
     ggml_numa_mirror_place_begin(use);
     block b = { ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size), size };
@@ -84,8 +114,36 @@ static bool is_whole(size_t number, int n_replicas) {
 static std::string run(const std::string & verb, const std::string & argument) {
     if (verb == "expect") {
         const std::vector<size_t> sizes = parse_sizes(argument);
-        const char * error = ggml_numa_mirror_expect(sizes.data(), sizes.size());
+        const ggml_numa_mirror_load expected = { sizes.data(), sizes.size(), nullptr, nullptr, false };
+        const char * error = ggml_numa_mirror_expect(&expected);
         return error ? quote(error) : "null";
+    }
+    if (verb == "load" || verb == "half") {
+        const size_t colon = argument.find(':');
+        return load(argument.substr(0, colon), parse_sizes(argument.substr(colon + 1)), verb == "load");
+    }
+    if (verb == "rest") {
+        // of what half has begun
+        for (size_t i = 0; i < blocks.size(); i++) {
+            for (size_t at = 0; at < blocks[i].size / 8; at++) {
+                words_of(blocks[i])[at] = expected_word(i, at);
+            }
+        }
+        const bool committed = ggml_numa_mirror_commit();
+        ggml_numa_mirror_place_end();
+        return boolean(committed);
+    }
+    if (verb == "write") {
+        // to a word of a block, from outside of a graph; then in all replicas
+        const std::vector<size_t> numbers = parse_sizes(argument); // of the block, and of the word
+        words_of(blocks[numbers[0]])[numbers[1]] = 0;
+        ggml_numa_mirror_written(&words_of(blocks[numbers[0]])[numbers[1]], sizeof(uint64_t));
+        ggml_numa_mirror_commit();
+        bool is_everywhere = true;
+        for (size_t k = 0; k < numbers[2]; k++) {
+            is_everywhere = is_everywhere && words_of(blocks[numbers[0]], k)[numbers[1]] == 0;
+        }
+        return boolean(is_everywhere);
     }
     if (verb == "weights" || verb == "kv") {
         return allocate(parse_sizes(argument)[0], verb == "kv" ? GGML_NUMA_MIRROR_KV : GGML_NUMA_MIRROR_WEIGHTS);
