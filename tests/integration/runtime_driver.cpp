@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include <sched.h>
+
 static const int N_COLS = 64;
 static const int N_ROWS = 12;
 
@@ -37,7 +39,7 @@ static weights make_weights(float value, ggml_numa_mirror_use use = GGML_NUMA_MI
     for (int i = 0; i < N_COLS * N_ROWS; i++) {
         ((float *) result.w->data)[i] = value;
     }
-    if (use == GGML_NUMA_MIRROR_WEIGHTS) {
+    if (use == GGML_NUMA_MIRROR_WEIGHTS && ggml_numa_mirror_places(use)) {
         ggml_numa_mirror_account(result.w);
         ggml_numa_mirror_commit();
     }
@@ -47,10 +49,11 @@ static weights make_weights(float value, ggml_numa_mirror_use use = GGML_NUMA_MI
 
 // computes a graph with some threads; the result's rows, or what build left in the arena
 template <typename F>
-static std::vector<float> compute(int n_threads, F build) {
+static std::vector<float> compute(int n_threads, F build, ggml_threadpool_t threadpool = nullptr) {
     ggml_backend_t backend = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(backend, n_threads);
-    ggml_context * ctx   = ggml_init({ ggml_tensor_overhead() * 64 + ggml_graph_overhead(), nullptr, true });
+    ggml_backend_cpu_set_threadpool(backend, threadpool);
+    ggml_context * ctx   = ggml_init({ ggml_tensor_overhead() * 128 + ggml_graph_overhead(), nullptr, true });
     ggml_cgraph *  graph = ggml_new_graph(ctx);
     ggml_tensor *  out   = build(ctx);
     ggml_build_forward_expand(graph, out);
@@ -94,6 +97,52 @@ static bool replicas_equal(const ggml_tensor * w, int n_replicas) {
         }
     }
     return true;
+}
+
+// where the threads of a graph are
+struct place {
+    int  replica;
+    int  cpu; // the first of those that the thread may run on
+    int  n_cpus;
+};
+
+static void note_place(ggml_tensor * dst, const ggml_tensor * a, int ith, int nth, void * userdata) {
+    place * places = (place *) userdata;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    sched_getaffinity(0, sizeof(cpus), &cpus);
+    int first = 0;
+    while (first < CPU_SETSIZE && !CPU_ISSET(first, &cpus)) {
+        first++;
+    }
+    places[ith] = { (int) (ggml_numa_mirror_offset / (ptrdiff_t) ggml_numa_mirror_arena.stride), first, CPU_COUNT(&cpus) };
+    (void) dst;
+    (void) a;
+    (void) nth;
+}
+
+// a graph whose threads may run on one CPU each, from first_cpu on; -1: where they like
+static void show_places(ggml_tensor * w, int n_threads, int first_cpu) {
+    std::vector<place> places(n_threads, { -1, -1, -1 });
+    ggml_threadpool_t threadpool = nullptr;
+    if (first_cpu >= 0) {
+        ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
+        for (int i = 0; i < n_threads; i++) {
+            params.cpumask[first_cpu + i] = true;
+        }
+        params.strict_cpu = true;
+        threadpool = ggml_threadpool_new(&params);
+    }
+    compute(n_threads, [&](ggml_context * ctx) {
+        return ggml_map_custom1(ctx, w, note_place, GGML_N_TASKS_MAX, places.data());
+    }, threadpool);
+    ggml_threadpool_free(threadpool);
+    std::string text;
+    for (const place & p : places) {
+        text += (text.empty() ? "" : ", ") + std::string("[") + std::to_string(p.replica) + ", " + std::to_string(p.cpu) + ", " +
+            std::to_string(p.n_cpus) + "]";
+    }
+    printf("{\"places\": [%s], \"status\": %s}\n", text.c_str(), ggml_numa_mirror_status());
 }
 
 int main(int argc, char ** argv) {
@@ -187,6 +236,22 @@ int main(int argc, char ** argv) {
         ggml_numa_mirror_commit();
         ggml_numa_mirror_place_end();
         w = outer.w;
+    } else if (scenario == "places" || scenario.rfind("places-", 0) == 0) {
+        show_places(w, n_threads, scenario == "places" ? -1 : atoi(scenario.c_str() + strlen("places-")));
+        return 0;
+    } else if (scenario == "cache-chain") {
+        // many small nodes one after the other, every second one writes to the cache: barriers, mostly
+        for (int i = 0; i < 200; i++) {
+            compute(n_threads, [&](ggml_context * ctx) {
+                ggml_tensor * t = w;
+                for (int j = 0; j < 20; j++) {
+                    t = ggml_cpy(ctx, ggml_add(ctx, t, t), w);
+                    t = ggml_scale_inplace(ctx, t, 0.5f);
+                }
+                return t;
+            });
+        }
+        expected = 1.0f;
     } else if (scenario == "unreplicated") {
         ggml_context * ctx = ggml_init({ ggml_tensor_overhead() * 4, nullptr, true });
         ggml_tensor * t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_COLS, N_ROWS);

@@ -187,6 +187,121 @@ def test_address_space_limit_is_refused_with_the_reason(driver: Path) -> None:
     assert "ulimit -v" in error["message"]
 
 
+@pytest.mark.parametrize("variable", ["BIND", "BARRIER", "STEALING", "FALLBACK"])
+def test_settings_without_meaning_are_refused(driver: Path, variable: str) -> None:
+    """A setting with an unknown value is refused with what it can be, whatever the fallback."""
+    env = {"GGML_NUMA_MIRROR_FALLBACK": "warn", f"GGML_NUMA_MIRROR_{variable}": "yes"}
+    result = drive(driver, "set", 2, 1, GGML_NUMA_MIRROR_NODES="2", **env)
+    assert result["status"]["error"]["code"] == "config"
+    assert f"GGML_NUMA_MIRROR_{variable} is 'yes'; it can be " in result["stderr"]
+
+
+def test_fallback_goes_on_without_mirror_and_says_so(driver: Path, tmp_path: Path) -> None:
+    """With the fallback to warn, what cannot be had is done without: loudly, and in the record."""
+    root = Machine({0: Node("0-3")}).write(tmp_path)
+    env = {"GGML_NUMA_MIRROR_ROOT": str(root), "GGML_NUMA_MIRROR_FALLBACK": "warn"}
+    result = drive(driver, "set", 1, 2, **env)
+    assert result["after"]
+    assert not result["status"]["active"]
+    assert result["status"]["error"]["code"] == "one-node"
+    assert "goes on WITHOUT" in result["stderr"]
+
+
+def test_fallback_takes_ordinary_memory_where_replicas_do_not_fit(driver: Path, tmp_path: Path) -> None:
+    """A buffer that does not fit in every replica is an ordinary one then; answers stay right."""
+    root = Machine({0: Node("0-3"), 1: Node("4-7", free=1 << 20, cache=0)}).write(tmp_path)
+    env = {"GGML_NUMA_MIRROR_ROOT": str(root), "GGML_NUMA_MIRROR_FALLBACK": "warn"}
+    result = drive(driver, "set", 1, 2, **env)
+    assert result["before"] and result["after"]
+    assert result["status"]["tensors"]["replicated"] == 0
+    assert result["status"]["error"]["code"] == "no-memory"
+    assert "goes on WITHOUT" in result["stderr"]
+
+
+@pytest.mark.parametrize(
+    ("threads", "teams"), [(1, [1, 0]), (2, [2, 0]), (4, [3, 1]), (5, [4, 1]), (8, [6, 2])]
+)
+def test_teams_are_as_large_as_their_nodes(
+    driver: Path, tmp_path: Path, threads: int, teams: list[int]
+) -> None:
+    """Threads are shared out as CPUs are: three of four to a node with three of four CPUs."""
+    root = Machine({0: Node("0-2"), 1: Node("3")}).write(tmp_path)
+    result = drive(driver, "places", 2, threads, GGML_NUMA_MIRROR_ROOT=str(root))
+    assert [node["threads"] for node in result["status"]["nodes"]] == teams
+    assert [place[0] for place in result["places"]] == [0] * teams[0] + [1] * teams[1]
+
+
+@pytest.mark.parametrize(("nodes", "threads"), [(2, 3), (3, 2), (3, 5), (4, 1), (4, 4), (7, 5)])
+def test_teams_of_equal_nodes_differ_by_one_thread(driver: Path, nodes: int, threads: int) -> None:
+    """Every thread is in one team, teams are blocks, and their sizes differ by one at most."""
+    result = drive(driver, "places", nodes, threads, GGML_NUMA_MIRROR_NODES=str(nodes))
+    sizes = [node["threads"] for node in result["status"]["nodes"]]
+    assert sum(sizes) == threads
+    assert max(sizes) - min(sizes) <= 1
+    replicas = [place[0] for place in result["places"]]
+    assert replicas == [k for k, size in enumerate(sizes) for _ in range(size)]
+
+
+needs_two_cpus = pytest.mark.skipif(
+    not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1, to call them two nodes"
+)
+
+
+@needs_two_cpus
+def test_threads_are_bound_to_the_cpus_of_their_node(driver: Path, tmp_path: Path) -> None:
+    """Where one CPU is one node and the other another, each thread may run on its node's CPU alone."""
+    root = Machine({0: Node("0"), 1: Node("1")}).write(tmp_path)
+    result = drive(driver, "places", 2, 2, GGML_NUMA_MIRROR_ROOT=str(root))
+    assert result["places"] == [[0, 0, 1], [1, 1, 1]]
+    assert result["status"]["threads"]["bound"]
+
+
+@needs_two_cpus
+@pytest.mark.parametrize(("siblings", "n_cpus"), [("0-1", 2), (None, 1)])
+def test_threads_are_bound_to_cores_on_request(
+    driver: Path, tmp_path: Path, siblings: str | None, n_cpus: int
+) -> None:
+    """Bound to a core, a thread may run on all its CPUs; one that says nothing of siblings is a CPU."""
+    topology = {f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": siblings for cpu in (0, 1)}
+    files = {name: f"{text}\n" for name, text in topology.items() if text}
+    root = Machine({0: Node("0-1"), 1: Node("2")}, files=files).write(tmp_path)
+    env = {"GGML_NUMA_MIRROR_ROOT": str(root), "GGML_NUMA_MIRROR_BIND": "core"}
+    result = drive(driver, "places", 2, 3, **env)
+    assert result["status"]["threads"]["to"] == "core"
+    assert [place[2] for place in result["places"][:2]] == [n_cpus, n_cpus]
+
+
+@needs_two_cpus
+def test_mask_on_another_node_chooses_that_nodes_replica(driver: Path, tmp_path: Path) -> None:
+    """A thread that the user put on a node's CPUs reads that node's replica, whatever its number."""
+    root = Machine({0: Node("0"), 1: Node("1")}).write(tmp_path)
+    result = drive(driver, "places-1", 2, 1, GGML_NUMA_MIRROR_ROOT=str(root))
+    assert result["places"] == [[1, 1, 1]]
+
+
+@pytest.mark.parametrize("barrier", ["flat", "teams"])
+@pytest.mark.parametrize(("nodes", "threads"), [(1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 5), (4, 4)])
+def test_barriers_hold_threads_together(driver: Path, nodes: int, threads: int, barrier: str) -> None:
+    """Thousands of small nodes, every second one writing to a cache: a barrier with a hole gives other values."""
+    env = {
+        "GGML_NUMA_MIRROR_NODES": str(nodes),
+        "GGML_NUMA_MIRROR_BARRIER": barrier,
+        "GGML_NUMA_MIRROR_CHECK": "1",
+    }
+    result = drive(driver, "cache-chain", nodes, threads, **env)
+    assert result["after"] and result["replicas_equal"]
+    assert result["status"]["threads"]["barrier"] == barrier
+    assert result["status"]["nodes_replicated"] == (8000 if nodes > 1 else 0)
+
+
+@pytest.mark.parametrize("stealing", ["on", "off"])
+def test_threads_keep_to_their_part_without_stealing(driver: Path, stealing: str) -> None:
+    """Work may be taken over or not: both give right values, and the record says which it is."""
+    env = {"GGML_NUMA_MIRROR_NODES": "2", "GGML_NUMA_MIRROR_STEALING": stealing}
+    result = drive(driver, "cache-mul-mat", 2, 3, **env)
+    assert result["after"] and result["status"]["threads"]["stealing"] == stealing
+
+
 def test_status_record_is_written_to_a_file(driver: Path, tmp_path: Path) -> None:
     """GGML_NUMA_MIRROR_STATUS names a file that holds the record of the ended process."""
     record = tmp_path / "status.json"
