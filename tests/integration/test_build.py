@@ -16,6 +16,7 @@ from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
 from numamirror_build.upstreams.pins import Pin
 from numamirror_build.verify.models import fetch_smollm2
+from tests.unit.runtime.machines import Machine, Node
 
 pytestmark = [pytest.mark.sources, pytest.mark.build]
 
@@ -103,6 +104,48 @@ def test_patched_program_answers_as_the_pristine_one(
     result = mirrored(program, model, tmp_path / "status.json")
     assert result["text"] == reference
     assert result["active"] and result["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("use", "policy", "weights", "kv"),
+    [("weights", "weights", True, False), ("kv", "kv", False, True), ("all", "weights,kv", True, True)],
+)
+def test_option_says_what_to_replicate(
+    patched_build: Build, model: Path, tmp_path: Path, use: str, policy: str, weights: bool, kv: bool
+) -> None:
+    """--numa-mirror asks for the mirror of what it names, without --numa."""
+    status = tmp_path / "status.json"
+    env = {"GGML_NUMA_MIRROR_NODES": "2", "GGML_NUMA_MIRROR_STATUS": str(status)}
+    complete(patched_build.programs["llama-completion"], model, "--numa-mirror", use, **env)
+    record = json.loads(status.read_text())
+    assert record["active"] and record["policy"] == policy
+    assert (record["tensors"]["replicated"] > 0, record["kv"]["bytes"] > 0) == (weights, kv)
+
+
+def test_option_goes_on_without_the_mirror(
+    pristine_build: Build, patched_build: Build, model: Path, tmp_path: Path
+) -> None:
+    """On a machine with one node, --numa-mirror-fallback warn answers as pristine does, with a warning."""
+    root = Machine({0: Node("0-3")}).write(tmp_path)
+    status = tmp_path / "status.json"
+    env = {"GGML_NUMA_MIRROR_ROOT": str(root), "GGML_NUMA_MIRROR_STATUS": str(status)}
+    program = patched_build.programs["llama-completion"]
+    text = complete(program, model, "--numa", "mirror", "--numa-mirror-fallback", "warn", **env)
+    assert text == complete(pristine_build.programs["llama-completion"], model)
+    record = json.loads(status.read_text())
+    assert not record["active"] and record["error"]["code"] == "one-node"
+
+
+@pytest.mark.parametrize("option", ["--numa-mirror", "--numa-mirror-fallback"])
+@pytest.mark.parametrize("name", ["llama-completion", "llama-bench"])
+def test_options_without_meaning_are_refused(
+    patched_build: Build, model: Path, name: str, option: str
+) -> None:
+    """A value that is none ends the program before it loads anything."""
+    program = patched_build.programs[name]
+    done = subprocess.run([program, "-m", model, option, "wieghts"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "invalid" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

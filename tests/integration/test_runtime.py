@@ -282,7 +282,7 @@ def test_mask_on_another_node_chooses_that_nodes_replica(driver: Path, tmp_path:
 @pytest.mark.parametrize("barrier", ["flat", "teams"])
 @pytest.mark.parametrize(("nodes", "threads"), [(1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 5), (4, 4)])
 def test_barriers_hold_threads_together(driver: Path, nodes: int, threads: int, barrier: str) -> None:
-    """Thousands of small nodes, each second one writing to a cache: a barrier with a hole gives other values."""
+    """Thousands of small nodes, half of them writing to a cache: a leaking barrier gives other values."""
     env = {
         "GGML_NUMA_MIRROR_NODES": str(nodes),
         "GGML_NUMA_MIRROR_BARRIER": barrier,
