@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -292,6 +293,17 @@ def test_barriers_hold_threads_together(driver: Path, nodes: int, threads: int, 
     assert result["after"] and result["replicas_equal"]
     assert result["status"]["threads"]["barrier"] == barrier
     assert result["status"]["nodes_replicated"] == (8000 if nodes > 1 else 0)
+
+
+@needs_two_cpus
+@pytest.mark.parametrize("error", [errno.EPERM, errno.ENOSYS])
+def test_kernel_that_takes_no_memory_policy_is_reported(driver: Path, tmp_path: Path, error: int) -> None:
+    """Where mbind is refused, as in containers, the run goes on and the record says why."""
+    root = Machine({0: Node("0"), 1: Node("1")}).write(tmp_path)
+    result = drive(driver, "set", 2, 2, GGML_NUMA_MIRROR_ROOT=str(root), DRIVER_REFUSES=str(error))
+    assert result["after"] and result["replicas_equal"]
+    assert result["status"]["memory_policy"]["error"] == os.strerror(error)
+    assert [node["pages"] for node in result["status"]["nodes"]] == [None, None]
 
 
 @pytest.mark.parametrize("stealing", ["on", "off"])
