@@ -84,7 +84,7 @@ def test_the_readme_names_the_programs() -> None:
 
 def test_every_variable_of_the_runtime_is_documented() -> None:
     """docs/runtime.md lists exactly the environment variables that our C++ reads."""
-    read = set(re.findall(r'get_?env\("([A-Z_]+)"\)', sources_of_the_runtime()))
+    read = set(re.findall(r'get_?env\("([A-Z_]+)"[,)]', sources_of_the_runtime()))
     table = set(re.findall(r"^\| `(GGML_[A-Z_]+)` \|", RUNTIME, re.MULTILINE))
     assert table == read
 
