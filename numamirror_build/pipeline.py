@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numamirror_build.upstreams.checkout import Checkout
     from numamirror_build.upstreams.pins import Pin, Upstream
     from numamirror_build.verify.document import Verification
+    from numamirror_build.verify.matrix import Level
 
 
 @dataclass(frozen=True)
@@ -195,8 +196,8 @@ class Pipeline:
         """The checks that the answers are unchanged and the replicas used."""
         return self.verify()
 
-    def verify(self, *, instructions: bool = False) -> Verification:
-        """Verify; with ``instructions``, count those per token as well."""
+    def verify(self, *, level: Level = "quick", instructions: bool = False) -> Verification:
+        """Verify at a level of the matrix; with ``instructions``, count those per token as well."""
         from numamirror_build.verify.verification import verify
 
         return verify(
@@ -205,6 +206,7 @@ class Pipeline:
             patched=self.patched_build,
             wheel=self.wheel,
             model=self.request.model,
+            level=level,
             portable=self.portable_builds if instructions else None,
             progress=self.progress,
         )

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from numamirror_build.errors import ConfigError
 from numamirror_build.pipeline import Pipeline, Request, run_job
 from numamirror_build.progress import reporting
 from numamirror_build.store import Store
+
+if TYPE_CHECKING:
+    from numamirror_build.verify.matrix import Level
 
 Body = Callable[..., Answer]
 
@@ -127,11 +130,18 @@ def wheel(pipeline: Pipeline, settings: Settings) -> Answer:
 
 
 @cli.command()
+@click.option(
+    "--matrix",
+    type=click.Choice(("quick", "full")),
+    default="quick",
+    show_default=True,
+    help="How much is run: quick, each setting and action; full, each pair of them (half an hour or more).",
+)
 @click.option("--instructions", is_flag=True, help="Count instructions per token as well (needs valgrind).")
 @answering(*BUILD, "model")
-def verify(pipeline: Pipeline, settings: Settings, instructions: bool) -> Answer:
+def verify(pipeline: Pipeline, settings: Settings, matrix: Level, instructions: bool) -> Answer:
     """Check that the answers are unchanged and the replicas used."""
-    return answers.verification(pipeline, pipeline.verify(instructions=instructions))
+    return answers.verification(pipeline, pipeline.verify(level=matrix, instructions=instructions))
 
 
 @cli.command()

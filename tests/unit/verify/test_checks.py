@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,46 @@ def test_nothing_to_compare() -> None:
     assert "all the same" in str(answers(constant, constant).reason)
 
 
+def test_what_is_not_possible_is_told() -> None:
+    """A case that pristine cannot do is left out with the reason; one that only pristine cannot do fails."""
+    reference, run = logits_run(CASES), logits_run(CASES)
+    reference.facts["cases"][CASES[1].id] = {"not_possible": "no such cache"}
+    check = answers(run, reference)
+    assert "pristine says 'no such cache', this variant 'possible'" in str(check.reason)
+    run.facts["cases"][CASES[1].id] = {"not_possible": "no such cache"}
+    check = answers(run, reference)
+    assert check.status == "pass"
+    assert check.facts["not_possible"] == {CASES[1].id: "no such cache"}
+    assert "(2 cases, 12 logits, 1 more not possible)" in check.title
+    for case in CASES:
+        for each in (reference, run):
+            each.facts["cases"][case.id] = {"not_possible": "nothing is"}
+    assert "no case was possible" in str(answers(run, reference).reason)
+
+
+def test_upstreams_faults_are_told() -> None:
+    """Cases that were not run, as pristine answers them by chance, are among those left out."""
+    check = checks.same_answers(MODEL, MIRROR, logits_run(CASES), logits_run(CASES), CASES, {"x": "chance"})
+    assert (check.status, check.facts["cases"]) == ("pass", 3)
+    assert check.facts["not_possible"] == {"x": "chance"}
+
+
+def test_an_adapter_must_have_an_effect() -> None:
+    """Answers with an adapter that are those without it are no success."""
+    cases = (Case(33, 32, 2), Case(33, 32, 2, action="lora"))
+    run = logits_run(cases)
+    assert checks.same_answers(MODEL, MIRROR, run, run, cases).status == "pass"
+    run.facts["cases"][cases[1].id]["sha256"] = run.facts["cases"][cases[0].id]["sha256"]
+    check = checks.same_answers(MODEL, MIRROR, run, run, cases)
+    assert check.reason == "p33-b32-t2-lora: it had no effect"
+
+
+def test_an_unknown_architecture_is_a_skip() -> None:
+    """Its reason says what the commit lacks."""
+    check = checks.unknown(replace(MODEL, arch="jamba"))
+    assert (check.status, check.reason) == ("skip", "this commit does not know jamba")
+
+
 def damaged(run: Run) -> Check:
     """The mutation check, for the made-up model."""
     return checks.damaged(MODEL, matrix.DAMAGED, run, logits_run(CASES), CASES)
@@ -64,10 +105,27 @@ def test_an_empty_replica_must_show() -> None:
     run = logits_run(CASES, sha="bb")
     run.facts["cases"][CASES[0].id]["sha256"] = "aa"
     assert damaged(run).status == "pass"
+    assert damaged(run).id == "mutation/tiny/damaged"
     run.facts["cases"][CASES[1].id]["sha256"] = "aa"
     assert damaged(run).status == "fail"
     assert damaged(run).facts["unchanged"] == [CASES[1].id]
     assert damaged(died()).status == "fail"
+
+
+def test_some_case_must_tell() -> None:
+    """Where no case can show a damaged replica, nothing is shown."""
+    alone = (Case(1, 1, 1),)
+    check = checks.damaged(MODEL, matrix.DAMAGED, logits_run(alone, sha="bb"), logits_run(alone), alone)
+    assert check.reason == "no case tells"
+
+
+def test_comparing_must_stop_the_program() -> None:
+    """Only the runtime's own words count: another death says nothing, and going on even less."""
+    said = "x.cpp:9: numa mirror: replica 1 differs from replica 0 after cache_k_l0 (SET_ROWS)"
+    check = checks.stopped(MODEL, matrix.DAMAGED_CHECKED, died(f"the process died of signal 6\n{said}"))
+    assert (check.status, check.id) == ("pass", "mutation/tiny/damaged-checked")
+    assert checks.stopped(MODEL, matrix.DAMAGED_CHECKED, died()).status == "fail"
+    assert checks.stopped(MODEL, matrix.DAMAGED_CHECKED, logits_run(CASES)).status == "fail"
 
 
 def engaged(status: dict[str, Any] | None) -> Check:
@@ -89,7 +147,7 @@ def test_engaged() -> None:
         ({"nodes": [{"id": 0, "bytes": 4096}]}, "do not hold all"),
         ({"nodes": [{"id": 0, "bytes": 4096}, {"id": 1, "bytes": 999}]}, r"nodes \[1\]"),
         ({"policy": "weights"}, "the policy is weights, not weights,kv"),
-        ({"kv": {"buffers": 0, "bytes": 0}}, "1 of 1 contexts have their cache outside"),
+        ({"kv": {"buffers": 0, "bytes": 0}}, "cache outside of the replicas"),
         ({"graphs": {"mirrored": 0, "home": 3}}, "no graph was computed"),
         ({"graphs": {"mirrored": 3, "home": 1}}, "1 graph"),
         (
@@ -114,22 +172,41 @@ def test_not_engaged(changes: dict[str, Any], reason: str) -> None:
 
 
 def test_caches_of_each_case_count() -> None:
-    """One context whose cache is outside of the replicas fails; with weights alone, one inside does."""
+    """All caches that upstream names must be in the replicas; with weights alone, none may be."""
     run = logits_run(CASES, status=status_record(2))
+    case = run.facts["cases"][CASES[0].id]
     assert checks.engaged("x", "", run, MIRROR, CONTENTS).status == "pass"
     weights = logits_run(CASES, status=status_record(2, policy="weights"))
     check = checks.engaged("x", "", weights, matrix.BY_ENVIRONMENT, CONTENTS)
     assert "against the policy" in str(check.reason)
-    run.facts["cases"][CASES[0].id]["kv"] = {"buffers": 0, "bytes": 0}
-    check = checks.engaged("x", "", run, MIRROR, CONTENTS)
-    assert "1 of 3 contexts" in str(check.reason)
+    for said, reason in (
+        ({"buffers": 2, "mib": 0.5}, "1 caches of 1048576 bytes are in the replicas, of 2 with 0.50 MiB"),
+        ({"buffers": 1, "mib": 1.01}, "of 1 with 1.01 MiB"),
+        ({"buffers": 0, "mib": 0.0}, "upstream names no cache"),
+    ):
+        case["caches"] = said
+        check = checks.engaged("x", "", run, MIRROR, CONTENTS)
+        assert check.status == "fail"
+        assert f"1 of 3 cases: {CASES[0].id}: " in str(check.reason)
+        assert reason in str(check.reason)
+    case["caches"] = {"buffers": 1, "mib": 1.004}  # rounded
+    assert checks.engaged("x", "", run, MIRROR, CONTENTS).status == "pass"
+
+
+def test_adapters_are_replicated_with_the_weights() -> None:
+    """An adapter that takes no room in a replica lies outside."""
+    case = Case(33, 32, 2, action="lora")
+    run = logits_run([case], status=status_record(2))
+    assert "the adapter takes 0 bytes" in str(checks.engaged("x", "", run, MIRROR, CONTENTS).reason)
+    run.facts["cases"][case.id]["adapted"] = 4096
+    assert checks.engaged("x", "", run, MIRROR, CONTENTS).status == "pass"
 
 
 def test_comparing_must_happen() -> None:
     """The variant that compares replicas after each write has done so."""
     for count, status in ((0, "fail"), (9, "pass")):
         run = done(status=status_record(2, checks=count))
-        assert checks.engaged("x", "", run, matrix.CHECKED, CONTENTS).status == status
+        assert checks.engaged("x", "", run, matrix.checked(2), CONTENTS).status == status
 
 
 def test_no_record_is_no_engagement() -> None:

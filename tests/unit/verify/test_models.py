@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 from pathlib import Path
 
 import gguf
 import pytest
 
-from numamirror_build.errors import ModelError
+from numamirror_build.errors import ModelError, VerificationError
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
-from numamirror_build.verify.models import RECIPES, Recipe, find_model, make_model, read_contents
+from numamirror_build.verify.models import (
+    RECIPES,
+    Recipe,
+    find_model,
+    known_architectures,
+    make_model,
+    read_contents,
+)
 
 DIGESTS = {
-    "dense-f16": "91c4db8cee59551f914b753726284f5a265ca062c495365fc56f4188f423fdbe",
-    "dense-q8_0": "367748f8a696e26a6c623c677331ccf1e3efff9988ee46b5340a953882463122",
-    "dense-q4_0": "b559f5fc36ceb4333ff8fe67d1915310317d7f1cca8d4a0a3bb37b0fdd7ebcce",
-    "moe-q8_0": "49037778645e32f5f6efd4b0ac2367310e3edc86dd13e2cce1832330eea8ef78",
-    "moe-q4_0": "16b7156c2b24ffec1e5e572c2174ddca1fd2c8db6f2143ba7ce975465d5dac5b",
+    "dense-f16": "76ea786e2b1c22e82d98ffa3fb76208945afa74ba5bc13d23f3f9cf683d29a60",
+    "dense-q8_0": "99f3438d6ee6ded666bb937b19fafcb28d11456f5929c2cc4d8f8d4cfc017dcc",
+    "dense-q4_0": "900bd4e765132c44c6c5f23b321d8540303e2689e38d33c2f0617c0347326254",
+    "moe-q8_0": "25b51d86d549bb8ecc2a793b579b670494ec2acf9f262dd42609ca46a32540d5",
+    "moe-q4_0": "353012f7295974c74bbd7be477e49404716e0717f4d10c772b0e57c56bc8004b",
+    "window-q4_0": "f28e71d57dd0c0959ef6b3ffc78959b5e4da75ae4649fe41f0da764630c15d24",
+    "mla-q8_0": "36557c62d7298f7b247cdc83c86aa032ad0990920f5d9764afeba69bdb60bdd4",
+    "compressor-q8_0": "dcccb423ca39e07ae8609ff8698f5dfe911954b31a9b5db0599d8cc0127cf0d0",
+    "mamba-q8_0": "2bf401e00656883f67f5e25e362f333ccc8c62ffe1814ab30be205ccda83f248",
+    "hybrid-q4_0": "8bb21a28995e6c0b1a7b8846efe5f0d0338c35c5cd23d37f6af138fc5ec5f791",
+    "delta-q8_0": "a817ff40ce74ca7353f6b3deeea3d83a7886e72dbb4ab20c89fbdeb364a23773",
 }
 
 
@@ -32,13 +46,55 @@ def test_same_bytes_everywhere(tmp_path: Path, recipe: Recipe) -> None:
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
 def test_only_types_that_kernels_know(tmp_path: Path, recipe: Recipe) -> None:
-    """Matrices have the recipe's type, all else is F32; no kernel multiplies F64."""
+    """Matrices that are multiplied have the recipe's type, all else is F32; no kernel multiplies F64."""
     reader = gguf.GGUFReader(make_model(Store(tmp_path), recipe).path)
-    kinds = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) > 1}
-    router = [tensor.name for tensor in reader.tensors if "ffn_gate_inp." in tensor.name]
-    assert kinds == {recipe.weights} | ({gguf.GGMLQuantizationType.F32} if router else set())
-    others = {tensor.tensor_type for tensor in reader.tensors if len(tensor.shape) == 1}
-    assert others == {gguf.GGMLQuantizationType.F32}
+    f32 = gguf.GGMLQuantizationType.F32
+    kinds = {tensor.tensor_type for tensor in reader.tensors}
+    assert kinds == {recipe.weights, f32}
+    assert all(tensor.tensor_type == f32 for tensor in reader.tensors if len(tensor.shape) == 1)
+    others = "(ffn_gate_inp|ssm_a|ssm_conv1d|hc_.*|output_hc_.*|.*_ape)"
+    kept = [each.name for each in reader.tensors if len(each.shape) > 1 and each.tensor_type == f32]
+    assert all(re.search(rf"(^|\.){others}(\.weight)?$", name) for name in kept)
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_models_are_small(tmp_path: Path, recipe: Recipe) -> None:
+    """One to five million parameters in a few layers."""
+    reader = gguf.GGUFReader(make_model(Store(tmp_path), recipe).path)
+    assert 1e6 < sum(int(tensor.n_elements) for tensor in reader.tensors) < 5e6
+    assert recipe.arch.layers <= 6
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_the_adapter_fits_the_model(tmp_path: Path, recipe: Recipe) -> None:
+    """Its pairs of matrices make one of the shape of a model's matrix, in every layer."""
+    model = make_model(Store(tmp_path), recipe)
+    assert model.adapter is not None
+    shapes = {tensor.name: tensor.shape.tolist() for tensor in gguf.GGUFReader(model.path).tensors}
+    halves = {tensor.name: tensor.shape.tolist() for tensor in gguf.GGUFReader(model.adapter).tensors}
+    whole = {name.removesuffix(".lora_a") for name in halves if name.endswith(".lora_a")}
+    assert {name.split(".")[1] for name in whole} == {str(layer) for layer in range(recipe.arch.layers)}
+    for name in whole:
+        first, second = halves[f"{name}.lora_a"], halves[f"{name}.lora_b"]
+        assert first[1] == second[0]
+        assert [first[0], second[1], *first[2:]] == shapes[name]
+
+
+def test_all_kinds_of_caches_are_among_them() -> None:
+    """K and V, with a window, compressed, recurrent states, both, and compressor states."""
+    names = {recipe.arch.name for recipe in RECIPES}
+    assert names == {"llama", "qwen2moe", "gemma3", "deepseek2", "deepseek4", "mamba", "jamba", "qwen35"}
+
+
+def test_known_architectures(tmp_path: Path) -> None:
+    """They are read where upstream lists them; another file is not taken for a list."""
+    source = tmp_path / "src/llama-arch.cpp"
+    source.parent.mkdir()
+    source.write_text('    { LLM_ARCH_LLAMA,  "llama"  },\n    { LLM_KV_X, "%s.no" },\n')
+    assert known_architectures(tmp_path) == {"llama"}
+    source.write_text("")
+    with pytest.raises(VerificationError, match="list of architectures"):
+        known_architectures(tmp_path)
 
 
 def test_dimensions_allow_repacking(tmp_path: Path) -> None:
@@ -117,7 +173,7 @@ def test_identity_of_a_users_file(tmp_path: Path) -> None:
 
 def test_a_recipe_is_part_of_the_key(tmp_path: Path) -> None:
     """Models of different recipes do not share a cache folder."""
-    other = dataclasses.replace(RECIPES[0], layers=1)
+    other = dataclasses.replace(RECIPES[0], arch=dataclasses.replace(RECIPES[0].arch, layers=1))
     assert (
         make_model(Store(tmp_path), other).path.parent != make_model(Store(tmp_path), RECIPES[0]).path.parent
     )

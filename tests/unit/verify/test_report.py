@@ -20,6 +20,7 @@ SUBJECT: dict[str, Any] = {
     "pin": "0.3.36",
     "commit": "c" * 40,
     "plan": "p" * 64,
+    "level": "quick",
     "builds": {"pristine": "aaa", "patched": "bbb"},
     "wheel": {"file": "w.whl", "version": "1", "sha256": "s" * 64},
     "models": [{"name": "dense-q8_0", "identity": "i" * 64}],

@@ -63,6 +63,7 @@ def test_the_request(tmp_path: Path) -> None:
     assert request["reference"] == str(reference.folder)
     assert request["cases"] == [CASES[0].as_json()]
     assert request["folder"] == str(other.folder) != str(reference.folder)
+    assert request["other"] is request["adapter"] is None
 
 
 def test_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from numamirror_build.errors import MirrorUnavailableError, ModelError, Verifica
 from numamirror_build.patching.apply import PatchedTree, PristineTree
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
-from numamirror_build.verify import Verification, checks, machine, verification, verify
+from numamirror_build.verify import Verification, checks, machine, matrix, verification, verify
 from numamirror_build.verify.matrix import Case, Variant
 from numamirror_build.verify.models import RECIPES, read_contents
 from numamirror_build.verify.runs import Run
@@ -33,6 +33,10 @@ class World:
         self.changed: dict[str, Run] = {}  # by variant's name
         self.compiled: dict[str, Any] = STRUCTURES
         self.runs: list[str] = []
+        self.list = tmp_path / "src/llama-arch.cpp"
+        self.list.parent.mkdir()
+        known = {recipe.arch.name for recipe in RECIPES}
+        self.list.write_text("".join(f'    {{ LLM_ARCH_X, "{name}" }},\n' for name in sorted(known)))
         checkout = cast(Any, SimpleNamespace(path=tmp_path, key="checkout"))
         pin = SimpleNamespace(name="0.0.1", commit="c" * 40)
         plan = cast(Any, SimpleNamespace(upstream="made-up", pin=pin, digest="p" * 64))
@@ -90,6 +94,8 @@ class World:
         self.runs.append(variant.name)
         if variant.name in self.changed:
             return self.changed[variant.name]
+        if variant.expect == "stopped":
+            return died("numa mirror: replica 1 differs from replica 0 after cache_k_l0 (view) (SET_ROWS)")
         if variant.expect == "refused":
             record = {"active": False, "error": {"code": variant.name, "message": "numa mirror: no"}}
             return refused({"status": record, "log": "numa mirror: no\n"})
@@ -101,7 +107,9 @@ class World:
         sha = "bb" if variant.expect == "different" else "aa"
         run = logits_run(cases, sha=sha, status=status, log=LOG, libraries=loaded)
         for case in run.facts["cases"].values():
-            case["kv"] = {"bytes": 64 * ("kv" in variant.policy)}
+            held = "kv" in variant.policy
+            case["kv"] = {"buffers": int(held), "bytes": held << 20}
+            case["adapted"] = 4096
         return run
 
     def run_text(
@@ -141,6 +149,41 @@ def test_everything_right_passes(world: World) -> None:
     subject = json.loads(verified.report.read_text())["subject"]
     assert subject["plan"] == "p" * 64
     assert [model["name"] for model in subject["models"]] == [recipe.name for recipe in RECIPES]
+
+
+def test_an_architecture_that_the_commit_lacks_is_skipped(world: World) -> None:
+    """Its models are not run, and the report says why."""
+    world.list.write_text(world.list.read_text().replace('"mamba"', '"rwkv6"'))
+    skipped = [check for check in world.verify().checks if check.status == "skip"]
+    assert [(check.id, check.reason) for check in skipped] == [
+        ("same-answers/mamba-q8_0", "this commit does not know mamba")
+    ]
+    world.list.write_text("")
+    world.patched.key = "other"
+    with pytest.raises(VerificationError, match="list of architectures"):
+        world.verify()
+
+
+def test_levels_are_verified_apart(world: World) -> None:
+    """A quick verification does not stand for a full one, which runs more variants of more cases."""
+    quick = world.verify()
+    count = len(world.runs)
+    full = world.verify(level="full")
+    assert full.fresh
+    assert len(world.runs) - count > count
+    assert {check.id for check in quick.checks} < {check.id for check in full.checks}
+    assert (quick.subject["level"], full.subject["level"]) == ("quick", "full")
+
+
+def test_upstreams_faults_are_not_run(world: World) -> None:
+    """Their cases are not evaluated, and every comparison of answers tells."""
+    fault = matrix.FAULTS[0]
+    path = world.list.parents[1] / fault.path
+    path.parent.mkdir(parents=True)
+    path.write_text(fault.text)
+    same = next(check for check in world.verify().checks if check.id == "same-answers/dense-q8_0/off")
+    assert set(same.facts["not_possible"].values()) == {fault.reason}
+    assert same.facts["cases"] == len(matrix.cases("quick", own=True)) - len(fault.actions)
 
 
 def test_nothing_changed_is_not_verified_again(world: World) -> None:
