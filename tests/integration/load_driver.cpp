@@ -2,11 +2,13 @@
 //
 //     load_driver MODEL [OPTION...]
 //
-// Options: mlock, check (the tensors), cancel (through the progress callback), two (of the model at once),
-// stop (until standard input ends, when the model is loaded).
+// Options: plain (without the mirror), no-mmap, mlock, check (the tensors), cancel (through the progress callback),
+// two (of the model at once), stop (until standard input ends, with model and context in memory).
 
 #include "llama.h"
-#include "ggml-numa-mirror.h"
+#ifdef GGML_NUMA_MIRROR
+#    include "ggml-numa-mirror.h"
+#endif
 
 #include <chrono>
 #include <cstdint>
@@ -55,13 +57,19 @@ static loaded load(const char * path) {
     return result;
 }
 
-// a number that depends on each bit of all logits of a prompt
-static uint64_t digest(llama_model * model) {
+static llama_context * make_context(llama_model * model) {
     llama_context_params params = llama_context_default_params();
     params.n_ctx     = 64;
     params.n_threads = params.n_threads_batch = 2;
-    llama_context * context = llama_init_from_model(model, params);
-    const int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    return model ? llama_init_from_model(model, params) : nullptr;
+}
+
+// a number that depends on each bit of all logits of a prompt
+static uint64_t digest(llama_context * context) {
+    if (!context) {
+        return 0;
+    }
+    const int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context)));
     std::vector<llama_token> tokens;
     for (int i = 0; i < 40; i++) {
         tokens.push_back(3 + i * 7919 % (n_vocab - 3));
@@ -78,16 +86,17 @@ static uint64_t digest(llama_model * model) {
             hash = (hash ^ bits) * 0x100000001b3u;
         }
     }
-    llama_free(context);
     return hash;
 }
 
 int main(int argc, char ** argv) {
     options = std::set<std::string>(argv + 2, argv + argc);
     llama_backend_init();
+#ifdef GGML_NUMA_MIRROR
     if (!has("plain")) {
         llama_numa_init(GGML_NUMA_STRATEGY_MIRROR);
     }
+#endif
     loaded other;
     std::thread second([&] {
         if (has("two")) {
@@ -96,8 +105,10 @@ int main(int argc, char ** argv) {
     });
     const loaded first = load(argv[1]);
     second.join();
-    const uint64_t logits       = first.model ? digest(first.model) : 0;
-    const uint64_t other_logits = other.model ? digest(other.model) : 0;
+    llama_context * context       = make_context(first.model);
+    llama_context * other_context = make_context(other.model);
+    const uint64_t logits       = digest(context);
+    const uint64_t other_logits = digest(other_context);
     printf("{\"loaded\": %s, \"progress\": %g, \"seconds\": %.4f, \"logits\": \"%016llx\", \"other\": \"%016llx\"",
         first.model ? "true" : "false", first.progress, first.seconds, (unsigned long long) logits, (unsigned long long) other_logits);
 #ifdef GGML_NUMA_MIRROR
@@ -109,6 +120,8 @@ int main(int argc, char ** argv) {
         char c;
         return read(0, &c, 1) != 0;
     }
+    llama_free(context);
+    llama_free(other_context);
     llama_model_free(first.model);
     llama_model_free(other.model);
     return 0;

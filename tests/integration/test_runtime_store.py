@@ -81,7 +81,11 @@ def contents(folder: Path) -> dict[str, str]:
 def stopped(program: Path, *arguments: str | Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
     """A program that has come to its step ``stop``."""
     with subprocess.Popen(
-        [program, *arguments], env={**ENV, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [program, *arguments],
+        env={**ENV, **env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as process:
         assert process.stdout and process.stdout.readline()
         yield process
