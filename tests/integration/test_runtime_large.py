@@ -1,6 +1,6 @@
 """What the mirror costs in memory and in time of loading, on a model of 560 MB made for the purpose.
 
-    ./ci/test -m slow -s tests/integration/test_runtime_large.py
+    ./ci/test -m "" -s tests/integration/test_runtime_large.py
 
 prints the figures. They mean something on an idle machine only.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numamirror_build.patching.apply import PatchedTree
     from numamirror_build.store import Store
 
-pytestmark = [pytest.mark.sources, pytest.mark.build, pytest.mark.slow]
+pytestmark = [pytest.mark.sources, pytest.mark.build]
 
 ROUNDS = 9
 MAX_RATIO = 1.25
@@ -111,6 +111,7 @@ def seconds(program: Path, *arguments: str | Path, **env: str) -> float:
     return float(json.loads(done.stdout)["seconds"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pages", ["thp", "small"])
 def test_load_takes_little_longer(pristine: Path, mirrored: Path, model: Path, pages: str) -> None:
     """A load onto two nodes takes at most a quarter longer than upstream's without mmap, side by side."""
