@@ -188,7 +188,7 @@ DAMAGED_CHECKED = Variant(
     "the same, and replicas compared after each write",
     "patched",
     strategy=MIRROR,
-    env={**_SKIP_CACHE, "GGML_NUMA_MIRROR_CHECK": "1", "GGML_NO_BACKTRACE": "1"},
+    env={**_SKIP_CACHE, "GGML_NUMA_MIRROR_CHECK": "1"},
     expect="stopped",
     telling=RESTORING,
     replicas=2,
