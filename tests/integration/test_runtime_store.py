@@ -439,6 +439,26 @@ def test_locked_replica_is_not_copied(loader: Path, models: dict[str, Path], fol
         assert all(int(area.split("Anonymous:")[1].split()[0]) == 0 for area in areas)
 
 
+def test_locking_that_is_not_allowed_is_no_error(loader: Path, models: dict[str, Path], folder: Path) -> None:
+    """Where a process may lock no memory, a start goes on as upstream's does."""
+    command = ["prlimit", "--memlock=65536:65536"]
+    command += ["setpriv", "--bounding-set=-ipc_lock"] if os.geteuid() == 0 else []
+    if not all(map(shutil.which, ("prlimit", "setpriv"))):
+        pytest.skip("prlimit and setpriv are not installed")
+    for was_there in (False, True):
+        done = subprocess.run(
+            [*command, loader, models["dense-f16"], "mlock"],
+            env={**ENV, "GGML_NUMA_MIRROR_STORE": str(folder)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "failed to mlock" in done.stderr
+        result = json.loads(done.stdout)
+        assert result["status"]["store"][0]["was_there"] == was_there
+        assert result["logits"] == run(loader, models["dense-f16"])["logits"]
+
+
 def test_cancelled_load_leaves_nothing(loader: Path, models: dict[str, Path], folder: Path) -> None:
     """A load that the program's own callback stops leaves no entry."""
     result = run(loader, models["dense-f16"], "cancel", GGML_NUMA_MIRROR_STORE=str(folder))
