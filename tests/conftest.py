@@ -18,7 +18,7 @@ from numamirror_build.store import Store
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build
     from numamirror_build.building.wheel import Wheel
-    from numamirror_build.patching.apply import PatchedTree
+    from numamirror_build.patching.apply import PatchedTree, PristineTree
     from numamirror_build.patching.plan import Plan
     from numamirror_build.upstreams.checkout import Checkout
     from numamirror_build.upstreams.pins import Pin
@@ -52,6 +52,12 @@ def checkout(pipeline: Pipeline) -> Checkout:
 def plan(pipeline: Pipeline) -> Plan:
     """The plan for the default pin (mark: sources)."""
     return pipeline.plan
+
+
+@pytest.fixture(scope="session")
+def pristine_tree(pipeline: Pipeline) -> PristineTree:
+    """The tree of the default pin as it is (mark: sources)."""
+    return pipeline.pristine_tree
 
 
 @pytest.fixture(scope="session")
