@@ -34,6 +34,19 @@ def test_nothing_is_stale(driver: Path, scenario: str, nodes: int, threads: int)
     assert json.loads(done.stdout)["active"]
 
 
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_nothing_is_stale_with_the_other_barrier(driver: Path, scenario: str) -> None:
+    """The same with the barrier of two levels, without work stealing."""
+    env = {
+        "GGML_NUMA_MIRROR_NODES": "3",
+        "GGML_NUMA_MIRROR_BARRIER": "teams",
+        "GGML_NUMA_MIRROR_STEALING": "off",
+    }
+    done = run_driver(driver, scenario, 3, 4, env=env)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["threads"]["barrier"] == "teams"
+
+
 def test_a_child_does_not_write_the_record(driver: Path, tmp_path: Path) -> None:
     """The status record is the process's own, not that of a copy of it which ended later."""
     record = tmp_path / "status.json"
