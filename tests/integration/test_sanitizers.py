@@ -139,6 +139,15 @@ def test_stress_scenarios(
     check(drivers["stress"], sanitizer, scenario, nodes, threads, GGML_NUMA_MIRROR_NODES=str(nodes))
 
 
+@pytest.mark.parametrize("scenario", STRESS)
+def test_stress_scenarios_with_the_other_barrier(
+    drivers: dict[str, Path], sanitizer: Sanitizer, scenario: str
+) -> None:
+    """The same with the barrier of two levels."""
+    env = {"GGML_NUMA_MIRROR_NODES": "3", "GGML_NUMA_MIRROR_BARRIER": "teams"}
+    check(drivers["stress"], sanitizer, scenario, 3, 3, **env)
+
+
 @pytest.mark.parametrize(("nodes", "threads"), MATRIX)
 @pytest.mark.parametrize("scenario", LLAMA)
 def test_llama_scenarios(
