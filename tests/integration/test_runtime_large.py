@@ -76,7 +76,7 @@ def memory(program: Path, *arguments: str | Path, **env: str) -> int:
     return int(size) * 1024
 
 
-@pytest.mark.parametrize("pages", ["thp", "small"])
+@pytest.mark.parametrize("pages", ["thp", pytest.param("small", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("replicas", [2, 3])
 def test_memory_is_that_of_the_replicas(
     pristine: Path, mirrored: Path, model: Path, replicas: int, pages: str
@@ -90,6 +90,18 @@ def test_memory_is_that_of_the_replicas(
     taken = memory(mirrored, model, **env) - rest
     print(f"\n{replicas} replicas, {pages}: {taken / once:.4f} times weights and cache of {once} bytes")
     assert replicas * 0.99 < taken / once < replicas * 1.02
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_what_is_copied_while_the_model_is_read_is_whole(
+    pristine: Path, mirrored: Path, model: Path, replicas: int
+) -> None:
+    """Batches that are copied beside the reading, and what is left at the end, make equal replicas."""
+    expected = run(pristine, model, "plain", "no-mmap")["logits"]
+    assert run(mirrored, model, GGML_NUMA_MIRROR_NODES=str(replicas))["logits"] == expected
+    assert run(mirrored, model, "check", GGML_NUMA_MIRROR_NODES=str(replicas))["logits"] == expected
+    skipped = {"GGML_NUMA_MIRROR_NODES": "2", "GGML_NUMA_MIRROR_TEST_SKIP": "1"}
+    assert run(mirrored, model, **skipped)["logits"] != expected, "each replica is read"
 
 
 def undisturbed() -> None:
