@@ -135,7 +135,7 @@ def wheel(pipeline: Pipeline, settings: Settings) -> Answer:
     type=click.Choice(("quick", "full")),
     default="quick",
     show_default=True,
-    help="How much is run: quick, each setting and action; full, each pair of them (half an hour or more).",
+    help="How much is run: quick, each setting and action; full, each pair of them (15 minutes or more).",
 )
 @click.option("--instructions", is_flag=True, help="Count instructions per token as well (needs valgrind).")
 @answering(*BUILD, "model")

@@ -32,7 +32,7 @@ class Architecture:
         keys: metadata beside what all have, and instead of it; without the architecture's prefix.
         whole: tensors that belong to no layer, beside those that all have.
         output: whether there is an output matrix; otherwise the embeddings serve.
-        attends: whether there are K and V; without them a cache is a state, which each evaluation replaces.
+        attends: whether there are K and V, which all threads read; a state alone may be read by the first.
     """
 
     name: str
