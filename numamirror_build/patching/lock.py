@@ -96,6 +96,8 @@ def check_lock(plan: Plan, folder: Path | None = None) -> LockReport:
 def write_lock(plan: Plan, folder: Path | None = None) -> Path:
     """Make a plan's lock what the plan finds, and leave the lock's other scopes as they are.
 
+    Pins of the same commit share a lock.
+
     Args:
         plan: the plan.
         folder: of the locks; None for the upstream's own.
@@ -113,10 +115,13 @@ def write_lock(plan: Plan, folder: Path | None = None) -> Path:
             why=f"tree id expected {plan.pin.tree}\n        got      {plan.tree}",
             hint=f"list the commit in patches/{plan.upstream}/pins.toml, and take --source auto",
         )
-    path = (folder or _folder(plan)) / f"{plan.pin.name}.toml"
+    folder = folder or _folder(plan)
+    commits = {path: tomllib.loads(path.read_text())["commit"] for path in sorted(folder.glob("*.toml"))}
+    shared = (path for path, commit in commits.items() if commit == plan.pin.commit)
+    path = next(shared, folder / f"{plan.pin.name}.toml")
     scopes = tomllib.loads(path.read_text()).get("scope", {}) if path.exists() else {}
     parts = {name: _part_from_table(table) for name, table in scopes.items()} | {plan.scope: lock_part(plan)}
-    head = {"upstream": plan.upstream, "pin": plan.pin.name, "commit": plan.pin.commit}
+    head = {"upstream": plan.upstream, "pin": path.stem, "commit": plan.pin.commit}
     lines = [_BANNER, *(f"{key} = {json.dumps(value)}\n" for key, value in head.items())]
     for name in sorted(parts):
         lines += _part_lines(name, parts[name])

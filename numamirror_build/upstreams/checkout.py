@@ -2,7 +2,9 @@
 
 A checkout is a folder of the cache with two parts:
 ``tree`` holds the files and nothing else, ``git`` is the repository they were checked out from;
-its HEAD is the pin's commit, or a commit made here of the same tree if the source was a plain folder.
+its HEAD is the pin's commit, or a commit made here of the same files if the source was a plain folder
+or the pin has a manifest.
+A pin whose sources carry no git data has a manifest of ids; its checkout holds what that lists.
 A verified checkout is named after its commit, whichever source it came from, because the content is the same.
 A plain folder whose ids are not known is named after the tree id of its content.
 """
@@ -22,7 +24,7 @@ from numamirror_build.progress import Progress
 from numamirror_build.store import Entry, Store, digest
 from numamirror_build.upstreams import folder as plain
 from numamirror_build.upstreams.git import Repository, run_git
-from numamirror_build.upstreams.pins import Pin, load_upstream, submodules
+from numamirror_build.upstreams.pins import Pin, load_upstream, manifest, submodules
 from numamirror_build.upstreams.sdist import fetch_sdist as fetch_sdist
 from numamirror_build.upstreams.sdist import unpack_sdist as unpack_sdist
 
@@ -71,13 +73,13 @@ def make_checkout(
         store: the cache.
         pin: what to get.
         source: where from.
-            ``sdist``: the git repository that the binding's sdist carries.
+            ``sdist``: the git repository, or the plain files, that the binding's sdist carries.
             ``git``: that one commit from a remote.
             ``auto``: the first, and if it cannot be had the second.
             A path of a clone: it must contain the commit; its work tree does not matter.
             A path of a plain folder: it must hold the pin's files, if their ids are known.
-            Whatever else it holds does not matter if the pin's checkout is in the cache;
-            otherwise it may hold nothing else except what its .gitignore names.
+            Whatever else it holds does not matter if the pin's checkout is in the cache, or the pin has a
+            manifest; otherwise it may hold nothing else except what its .gitignore names.
         git_url: remote to fetch from instead of upstream's own.
         progress: told what goes on.
 
@@ -179,7 +181,8 @@ def _repository(folder: Path) -> Repository:
 
 
 def _commit_key(pin: Pin) -> str:
-    return digest({"layout": _LAYOUT, "commit": pin.commit})[:20]
+    listed = {"tree": pin.tree} if pin.manifest else {}
+    return digest({"layout": _LAYOUT, "commit": pin.commit, **listed})[:20]
 
 
 # --- git remotes: an sdist's repository, upstream's, a clone ---
@@ -190,15 +193,44 @@ def _fetch(repository: Repository, url: str, pin: Pin) -> None:
     options = ["--quiet", "--depth=1", "--no-recurse-submodules"]
     repository.run("fetch", *options, "--", url, pin.commit)
     repository.run("checkout", "--quiet", "--detach", "--force", pin.commit)
+    if blobs := manifest(pin):
+        _keep(pin, blobs, repository)
+
+
+def _keep(pin: Pin, blobs: Mapping[str, plain.Blob], repository: Repository) -> None:
+    """Of the commit that is checked out, keep what the pin's manifest lists."""
+    there = _listing(repository)
+    if different := {path: "not the commit's" for path, blob in blobs.items() if there.get(path) != blob}:
+        raise _mismatch(f"The manifest of pin {pin.name} is not of its commit", pin.commit, different, None)
+    dropped = [path for path in there if path not in blobs]
+    # `git rm` would edit .gitmodules
+    names = b"".join(os.fsencode(path) + b"\0" for path in dropped)
+    repository.run("update-index", "--force-remove", "-z", "--stdin", stdin=names)
+    assert repository.work_tree is not None
+    for path in dropped:
+        place = repository.work_tree / path
+        place.rmdir() if there[path].mode == plain.SUBMODULE else place.unlink()
+        while not any((place := place.parent).iterdir()):
+            place.rmdir()
+    _commit(pin, repository, repository.text("write-tree"))
 
 
 def _fetch_from_sdist(store: Store, pin: Pin, repository: Repository, progress: Progress) -> None:
-    carried = load_upstream(pin.upstream).sdist_repository
+    upstream, blobs = load_upstream(pin.upstream), manifest(pin)
+    carried = upstream.sdist_folder if blobs else upstream.sdist_repository
     if carried is None or not pin.listed:
         raise SourceError(f"No source distribution is known to carry {pin.upstream} {pin.name}")
     archive = fetch_sdist(store, pin, progress=progress)
     progress.step(f"Checking out {pin.upstream} {pin.name} from {archive.name}")
     with tempfile.TemporaryDirectory(dir=repository.folder.parent) as scratch:
+        if blobs:
+            folder = unpack_sdist(archive, Path(scratch), only=carried) / carried
+            if different := plain.differences(folder, blobs):
+                what = f"{archive.name} does not carry the files of pin {pin.name}"
+                raise _mismatch(what, str(archive), different, None)
+            _copy(folder, blobs, repository)
+            _commit(pin, repository, repository.text("write-tree"))
+            return
         remote = unpack_sdist(archive, Path(scratch), only=carried) / carried
         (remote / "config").unlink(missing_ok=True)  # of the machine that made the sdist
         try:
@@ -254,15 +286,20 @@ def _from_folder(store: Store, pin: Pin, path: Path, progress: Progress) -> Chec
         if different := plain.differences(path, _listing(repository)):
             raise _folder_mismatch(pin, path, different)
         return _checkout(pin, _commit_key(pin), known)
-    linked = submodules(pin)
-    everything = plain.scan(path, without=linked)
-    everything |= {name: plain.Blob(plain.SUBMODULE, commit) for name, commit in linked.items()}
-    if pin.tree is None:
-        tree, blobs = plain.tree_id(everything), everything
-        key = digest({"layout": _LAYOUT, "tree": tree})[:20]
+    if blobs := manifest(pin):
+        if different := plain.differences(path, blobs):
+            raise _folder_mismatch(pin, path, different)
+        tree, key = plain.tree_id(blobs), _commit_key(pin)
     else:
-        tree, blobs = pin.tree, _content_with_id(pin, path, everything)
-        key = _commit_key(pin)
+        linked = submodules(pin)
+        everything = plain.scan(path, without=linked)
+        everything |= {name: plain.Blob(plain.SUBMODULE, commit) for name, commit in linked.items()}
+        if pin.tree is None:
+            tree, blobs = plain.tree_id(everything), everything
+            key = digest({"layout": _LAYOUT, "tree": tree})[:20]
+        else:
+            tree, blobs = pin.tree, _content_with_id(pin, path, everything)
+            key = _commit_key(pin)
 
     def maker(folder: Path) -> dict[str, Any]:
         repository = Repository.create(folder / "git", folder / "tree")
@@ -270,15 +307,18 @@ def _from_folder(store: Store, pin: Pin, path: Path, progress: Progress) -> Chec
         got = repository.text("write-tree")
         if got != tree:
             raise SourceError("A source folder changed while it was being copied", where=str(path))
-        ours = {
-            f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _NOBODY.items()
-        }
-        commit = repository.text("commit-tree", "-m", f"Files of {pin.upstream} {pin.name}", tree, env=ours)
-        repository.run("update-ref", "--no-deref", "HEAD", commit)
+        _commit(pin, repository, tree)
         _seal(repository)
         return {"source": "path", "tree": tree, "verified": pin.tree is not None}
 
     return _make(store, pin, key, maker, progress)
+
+
+def _commit(pin: Pin, repository: Repository, tree: str) -> None:
+    """Make HEAD a commit of our own, which is the same on every machine."""
+    ours = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER") for what, value in _NOBODY.items()}
+    commit = repository.text("commit-tree", "-m", f"Files of {pin.upstream} {pin.commit}", tree, env=ours)
+    repository.run("update-ref", "--no-deref", "HEAD", commit)
 
 
 _NOBODY = {"NAME": "numamirror-build", "EMAIL": "numamirror-build@localhost", "DATE": "2000-01-01T00:00:00Z"}
@@ -315,14 +355,19 @@ def _ignored(path: Path, names: Mapping[str, plain.Blob]) -> set[str]:
 
 
 def _folder_mismatch(pin: Pin, path: Path, different: Mapping[str, str]) -> ContentMismatchError:
+    return _mismatch(
+        f"The folder does not hold the files of pin {pin.name}",
+        str(path),
+        different,
+        "to build a tree of your own, commit it in a clone and name that commit with --pin",
+    )
+
+
+def _mismatch(what: str, where: str, different: Mapping[str, str], hint: str | None) -> ContentMismatchError:
     named = [f"{name}: {how}" for name, how in list(different.items())[:5]]
     more = [f"and {len(different) - len(named)} more"] if len(different) > len(named) else []
     return ContentMismatchError(
-        f"The folder does not hold the files of pin {pin.name}",
-        where=str(path),
-        why="\n".join(named + more),
-        hint="to build a tree of your own, commit it in a clone and name that commit with --pin",
-        details={"differences": dict(different)},
+        what, where=where, why="\n".join(named + more), hint=hint, details={"differences": dict(different)}
     )
 
 

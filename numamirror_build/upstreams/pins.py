@@ -12,6 +12,8 @@ from typing import Any
 
 from numamirror_build import data
 from numamirror_build.errors import UnknownPinError, UnknownUpstreamError
+from numamirror_build.upstreams.folder import Blob
+from numamirror_build.upstreams.manifest import parse_manifest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -47,10 +49,12 @@ class Pin:
         upstream: the upstream's name.
         name: what people call the pin; for a commit that is not listed its first 12 digits.
         commit: full commit id, 40 hex digits.
-        tree: git's id of the commit's files, if known without looking.
+        tree: git's id of the pin's files, if known without looking.
         date: when it was committed, ISO 8601, if known.
         binding: the matching release of the binding; for a commit that is not listed that of the default pin.
         listed: whether the pin stands in ``pins.toml``; otherwise it is "unlocked".
+        manifest: the file of ids that stands for the commit, where sources carry no git data:
+            the pin's files are then those that it lists. None: all of the commit's.
     """
 
     upstream: str
@@ -60,6 +64,7 @@ class Pin:
     date: str | None
     binding: Binding | None
     listed: bool
+    manifest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,12 +76,14 @@ class Upstream:
         git_url: where its commits can be fetched.
         default_pin: name of the pin that is taken when none is asked for.
         sdist_repository: where the binding's sdists carry a git repository with the commit, if they do.
+        sdist_folder: where they carry the commit's files without git data, if they do.
     """
 
     name: str
     git_url: str
     default_pin: str
     sdist_repository: str | None
+    sdist_folder: str | None
 
 
 def load_upstream(name: str) -> Upstream:
@@ -86,7 +93,13 @@ def load_upstream(name: str) -> Upstream:
         UnknownUpstreamError: there is no data for it.
     """
     table = _read(name, "upstream.toml")
-    return Upstream(name, table["git_url"], table["default_pin"], table.get("sdist_repository"))
+    return Upstream(
+        name,
+        table["git_url"],
+        table["default_pin"],
+        table.get("sdist_repository"),
+        table.get("sdist_folder"),
+    )
 
 
 def load_pins(upstream: str) -> tuple[Pin, ...]:
@@ -104,7 +117,7 @@ def find_pin(upstream: str, wanted: str | None) -> Pin:
     Args:
         upstream: the upstream's name.
         wanted: a pin's name, its commit or a unique prefix of it (7 digits or more), or the full id of any
-            other commit; None for the default pin.
+            other commit; None for the default pin. Of several pins with one commit it is the newest.
 
     Raises:
         UnknownUpstreamError: there is no such upstream.
@@ -113,13 +126,18 @@ def find_pin(upstream: str, wanted: str | None) -> Pin:
     pins = load_pins(upstream)
     name = load_upstream(upstream).default_pin if wanted is None else wanted
     commit = name.lower()
+    by_commit = {pin.commit: pin for pin in pins}
     for pin in pins:
-        if name == pin.name or commit == pin.commit:
+        if name == pin.name:
             return pin
+    if commit in by_commit:
+        return by_commit[commit]
     if _FULL_COMMIT.fullmatch(commit):
         default = find_pin(upstream, None)
         return Pin(upstream, commit[:12], commit, None, None, default.binding, listed=False)
-    matches = [pin for pin in pins if _COMMIT_PREFIX.fullmatch(commit) and pin.commit.startswith(commit)]
+    matches = [
+        pin for full, pin in by_commit.items() if _COMMIT_PREFIX.fullmatch(commit) and full.startswith(commit)
+    ]
     if len(matches) == 1:
         return matches[0]
     raise UnknownPinError(
@@ -136,6 +154,13 @@ def submodules(pin: Pin) -> dict[str, str]:
     return next((table.get("submodules", {}) for table in tables if table["commit"] == pin.commit), {})
 
 
+def manifest(pin: Pin) -> dict[str, Blob] | None:
+    """Modes and ids of a pin's files by path, where a manifest stands for its commit."""
+    if pin.manifest is None:
+        return None
+    return parse_manifest((data.patches(pin.upstream) / pin.manifest).read_text(encoding="utf-8"))
+
+
 def _pin(upstream: str, table: dict[str, Any]) -> Pin:
     return Pin(
         upstream=upstream,
@@ -145,6 +170,7 @@ def _pin(upstream: str, table: dict[str, Any]) -> Pin:
         date=table["date"],
         binding=Binding(**table["binding"]) if "binding" in table else None,
         listed=True,
+        manifest=table.get("manifest"),
     )
 
 

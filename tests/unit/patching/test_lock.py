@@ -30,6 +30,17 @@ def test_lock_is_the_same_text_each_time(tmp_path: Path) -> None:
     assert "return" not in before and "t->data" not in before
 
 
+def test_pins_of_one_commit_share_a_lock(tmp_path: Path) -> None:
+    """A plan for another release that vendors the same commit fits the same lock, and updates it."""
+    path = write_lock(made_up.make(), tmp_path)
+    twin = replace(made_up.PIN, name="1.1")
+    assert check_lock(made_up.make(pin=twin), tmp_path).lock == "1.0"
+    before = path.read_text()
+    assert write_lock(made_up.make(pin=twin), tmp_path) == path
+    assert write_lock(replace(made_up.make(pin=twin), scope="all"), tmp_path) == path
+    assert path.read_text().endswith(before[before.index("[scope.cpu]") :])
+
+
 def test_other_scopes_of_a_lock_stay(tmp_path: Path) -> None:
     """Writing the lock of one scope leaves the other scope's part as it was."""
     everything = replace(made_up.make(sites=(made_up.SITE, WRITE)), scope="all")

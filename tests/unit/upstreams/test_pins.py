@@ -7,7 +7,8 @@ import pytest
 
 from numamirror_build import data
 from numamirror_build.errors import UnknownPinError, UnknownUpstreamError
-from numamirror_build.upstreams.pins import find_pin, load_pins, load_upstream, submodules
+from numamirror_build.upstreams.folder import tree_id
+from numamirror_build.upstreams.pins import find_pin, load_pins, load_upstream, manifest, submodules
 from tests.unit.upstreams.made_up import Tiny
 
 UPSTREAM = "llama.cpp"
@@ -19,9 +20,31 @@ def test_the_promised_pins_are_listed() -> None:
     assert find_pin(UPSTREAM, None).name == "0.3.36"
 
 
+def test_releases_that_vendor_one_commit_share_its_manifest() -> None:
+    """The five releases of the binding carry one commit; its tree is that of the manifest's files."""
+    pins = load_pins("ik_llama.cpp")
+    assert [pin.name for pin in pins] == ["0.1.0", "0.1.2", "0.1.3", "0.1.4", "0.1.5"]
+    assert {(pin.commit, pin.tree, pin.manifest) for pin in pins} == {
+        (pins[0].commit, pins[0].tree, pins[0].manifest)
+    }
+    blobs = manifest(pins[0])
+    assert blobs and tree_id(blobs) == pins[0].tree
+    assert (
+        find_pin("ik_llama.cpp", pins[0].commit) == find_pin("ik_llama.cpp", pins[0].commit[:9]) == pins[-1]
+    )
+
+
+def test_pins_whose_sources_carry_git_data_have_no_manifest() -> None:
+    """For a pin without a manifest, all of the commit's files count."""
+    assert manifest(find_pin(UPSTREAM, None)) is None
+
+
 @pytest.mark.parametrize("upstream", data.upstream_names())
 def test_data_of_pins_is_complete_and_ordered(upstream: str) -> None:
-    """Every listed pin has full ids, a date with its zone and a sha256; old before new, none twice."""
+    """Every listed pin has full ids, a date with its zone and a sha256; old before new, none twice.
+
+    Several releases of a binding may vendor one commit.
+    """
     pins = load_pins(upstream)
     for pin in pins:
         assert re.fullmatch(r"[0-9a-f]{40} [0-9a-f]{40}", f"{pin.commit} {pin.tree}"), pin.name
@@ -30,7 +53,7 @@ def test_data_of_pins_is_complete_and_ordered(upstream: str) -> None:
     dates = [datetime.fromisoformat(pin.date or "") for pin in pins]
     assert all(date.tzinfo for date in dates)
     assert dates == sorted(dates)
-    assert len({pin.name for pin in pins}) == len({pin.commit for pin in pins}) == len(pins)
+    assert len({pin.name for pin in pins}) == len({pin.binding for pin in pins}) == len(pins)
     assert load_upstream(upstream).name == upstream
 
 
