@@ -21,7 +21,9 @@ import tree_sitter
 import tree_sitter_cpp
 
 from numamirror_build.errors import AnchorError, ConfigError
+from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.sites import Edit
+from numamirror_build.rewrite.units import view
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -164,13 +166,14 @@ class _Functions:
     """The functions that files define, each file parsed once."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
-        self._files = files
+        self._project = Project(files)
         self._found: dict[str, dict[str, list[_Span]]] = {}
 
     def of(self, file: str) -> dict[str, list[_Span]]:
         """Spans by name as it is written at the definition."""
         if file not in self._found:
-            self._found[file] = _find_functions(self._files[file])
+            # every branch of the preprocessor at once, and without macros that the grammar does not know
+            self._found[file] = _find_functions(view(self._project, file, ()))
         return self._found[file]
 
 

@@ -101,6 +101,14 @@ def test_missing_anchor_is_an_error(tmp_path: Path, text: str, why: str) -> None
     assert why in str(error.value.why)
 
 
+def test_macros_in_front_of_a_function_do_not_hide_it(tmp_path: Path) -> None:
+    """A function whose head begins with a macro that stands for nothing is found."""
+    source = b"#define API\nAPI static thing_t make_thing(other_t * other, size_t size) {\n    return 0;\n}\n"
+    hooks = hooks_of(tmp_path, hook("start", function="make_thing"))
+    (edit,) = plan_hooks({"a.cpp": source}, hooks)
+    assert source[edit.start :].startswith(b"    return 0;")
+
+
 def test_function_may_have_one_of_several_names(tmp_path: Path) -> None:
     """Commits that renamed a function need no hook of their own."""
     text = hook("start").replace('"first"', '["first", "earlier_name"]')
