@@ -53,7 +53,7 @@ def drive(driver: Path, scenario: str, replicas: int, threads: int, **env: str) 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 @pytest.mark.parametrize(
-    "scenario", ["set", "memset", "clear", "copy", "graph", "free", "free-neighbour", "nested"]
+    "scenario", ["set", "memset", "clear", "copy", "graph", "free", "free-neighbour", "nested", "loading"]
 )
 def test_writes_reach_every_replica(driver: Path, scenario: str, threads: int) -> None:
     """What is written to weights, from outside a graph or inside one, is what each team then reads."""
