@@ -1,4 +1,4 @@
-"""Plans of the real upstream, at every listed pin."""
+"""Plans of the real upstreams, at every listed commit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from numamirror_build import data
 from numamirror_build.building.build import Build
 from numamirror_build.building.recipe import load_recipe
 from numamirror_build.building.units import in_parallel, mirror_build
@@ -26,9 +27,10 @@ from numamirror_build.upstreams.pins import Pin, find_pin, load_pins
 
 pytestmark = pytest.mark.sources
 
-UPSTREAM = "llama.cpp"
+UPSTREAM, IK = "llama.cpp", "ik_llama.cpp"
 SCOPES = ("cpu", "all")
-EVERY_PIN = pytest.mark.parametrize("pin", load_pins(UPSTREAM), ids=lambda pin: pin.name)
+COMMITS = {pin.commit: pin for upstream in data.upstream_names() for pin in load_pins(upstream)}
+EVERY_PIN = pytest.mark.parametrize("pin", COMMITS.values(), ids=lambda pin: f"{pin.upstream}-{pin.name}")
 EVERY_SCOPE = pytest.mark.parametrize("scope", SCOPES)
 
 
@@ -142,19 +144,28 @@ def test_series_compiles_before_the_hooks(planned: Planned, pristine_build: Buil
 
 
 @pytest.mark.parametrize(
-    ("path", "old", "new", "kind"),
+    ("upstream", "path", "old", "new", "kind"),
     [
-        ("common/arg.cpp", b'(value == "numactl")', b'(value == "numactrl")', AnchorError),
-        ("common/arg.cpp", b'"- numactl: use the CPU map', b'"- numactl: no CPU map', AnchorError),
-        ("ggml/src/ggml-cpu/ops.cpp", b"ggml_tensor * dst", b"ggml_tensr * dst", AccessError),
+        (UPSTREAM, "common/arg.cpp", b'(value == "numactl")', b'(value == "numactrl")', AnchorError),
+        (UPSTREAM, "common/arg.cpp", b'"- numactl: use the CPU map', b'"- numactl: no CPU map', AnchorError),
+        (UPSTREAM, "ggml/src/ggml-cpu/ops.cpp", b"ggml_tensor * dst", b"ggml_tensr * dst", AccessError),
+        (IK, "ggml/src/ggml.c", b"shared->n_batch > 32", b"shared->n_batch > 31", AnchorError),
+        (
+            IK,
+            "src/llama.cpp",
+            b"bool needs_repack = false;",
+            b"ggml_backend_buft_alloc_buffer(b, 1);",
+            AnchorError,
+        ),
+        (IK, "ggml/src/iqk/iqk_cpu_ops.cpp", b"ggml_tensor * dst", b"ggml_tensr * dst", AccessError),
     ],
-    ids=["anchor-1", "anchor-2", "unknown-type"],
+    ids=["anchor-1", "anchor-2", "unknown-type", "ik-anchor", "ik-new-allocation", "ik-unknown-type"],
 )
 def test_changed_upstream_is_an_error(
-    planned: Planned, path: str, old: bytes, new: bytes, kind: type[NumaMirrorError]
+    planned: Planned, upstream: str, path: str, old: bytes, new: bytes, kind: type[NumaMirrorError]
 ) -> None:
-    """Upstream without an anchor, or with an access of unknown type, is an error that names the file."""
-    pin = find_pin(UPSTREAM, None)
+    """Without an anchor, with an allocation or an access that nobody knows, the error names the file."""
+    pin = find_pin(upstream, None)
     files = planned.files(pin)
     assert old in files[path]
     changed = ChainMap({path: files[path].replace(old, new)}, files)  # type: ignore[arg-type]

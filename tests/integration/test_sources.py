@@ -12,9 +12,9 @@ from numamirror_build.errors import ContentMismatchError
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store, file_sha256
 from numamirror_build.upstreams import folder as plain
-from numamirror_build.upstreams.checkout import Checkout, fetch_sdist, make_checkout
+from numamirror_build.upstreams.checkout import Checkout, fetch_sdist, make_checkout, unpack_sdist
 from numamirror_build.upstreams.git import Repository
-from numamirror_build.upstreams.pins import Pin, load_pins, submodules
+from numamirror_build.upstreams.pins import Pin, find_pin, load_pins, load_upstream, manifest, submodules
 
 pytestmark = pytest.mark.sources
 
@@ -46,6 +46,24 @@ def test_files_on_disk_are_the_pins(store: Store, pin: Pin) -> None:
     blobs = plain.scan(checkout.path)
     blobs |= {path: plain.Blob(plain.SUBMODULE, commit) for path, commit in submodules(pin).items()}
     assert plain.tree_id(blobs) == pin.tree == checkout.tree
+
+
+def test_the_listed_files_are_what_the_sdist_carries(store: Store) -> None:
+    """The default pin's sdist of ik_llama.cpp has no git data, but each file that the manifest lists."""
+    pin = find_pin("ik_llama.cpp", None)
+    checkout = from_sdist(store, pin)
+    assert (checkout.source, checkout.verified, checkout.tree) == ("sdist", True, pin.tree)
+    assert plain.scan(checkout.path) == manifest(pin)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pin", load_pins("ik_llama.cpp"), ids=lambda pin: pin.name)
+def test_all_releases_vendor_the_same_files(tmp_path: Path, store: Store, pin: Pin) -> None:
+    """Each release's sdist, whose sha256 is listed, carries the manifest's files."""
+    archive = fetch_sdist(store, pin, progress=Quiet())
+    place = load_upstream(pin.upstream).sdist_folder or ""
+    listed = manifest(pin)
+    assert listed and plain.differences(unpack_sdist(archive, tmp_path, only=place) / place, listed) == {}
 
 
 def test_a_new_cache_is_filled_from_the_index(tmp_path: Path, default_pin: Pin) -> None:
