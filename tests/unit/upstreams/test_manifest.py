@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from numamirror_build.errors import ConfigError
-from numamirror_build.upstreams.folder import FILE, LINK, PROGRAM, Blob
+from numamirror_build.upstreams.folder import FILE, LINK, PROGRAM, Blob, scan, tree_id
 from numamirror_build.upstreams.manifest import format_manifest, parse_manifest
 
 BLOBS = {
@@ -47,3 +51,20 @@ def test_what_is_no_manifest_is_an_error(text: str, line: int) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_manifest(text)
     assert caught.value.where == f"line {line}"
+
+
+def test_the_writer_keeps_what_all_folders_have(tmp_path: Path) -> None:
+    """A file that differs, a link, and what is named as a submodule are left out, and said to be."""
+    for number in ("1", "2"):
+        folder = tmp_path / number
+        (folder / "sub").mkdir(parents=True)
+        (folder / "same.c").write_text("int a;\n")
+        (folder / "other.c").write_text(number)
+        (folder / "sub/more.c").write_text("int b;\n")
+        (folder / "link").symlink_to("same.c")
+    script = Path(__file__).parents[3] / "ci/manifest.py"
+    command = [sys.executable, script, tmp_path / "1", tmp_path / "2", "--without", "sub"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    same = {"same.c": scan(tmp_path / "1")["same.c"]}
+    assert parse_manifest(done.stdout) == same
+    assert done.stderr == f"tree = {tree_id(same)}\nleft out: link\nleft out: other.c\n"
