@@ -47,7 +47,12 @@ def run_driver(
     """
     return subprocess.run(
         [program, *map(str, arguments)],
-        env={"PATH": os.environ["PATH"], "OMP_WAIT_POLICY": "passive", **(env or {})},
+        env={
+            "PATH": os.environ["PATH"],
+            "OMP_WAIT_POLICY": "passive",
+            "GGML_NO_BACKTRACE": "1",
+            **(env or {}),
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
