@@ -63,7 +63,7 @@ def test_the_writer_keeps_what_all_folders_have(tmp_path: Path) -> None:
         (folder / "sub/more.c").write_text("int b;\n")
         (folder / "link").symlink_to("same.c")
     script = Path(__file__).parents[3] / "ci/manifest.py"
-    command = [sys.executable, script, tmp_path / "1", tmp_path / "2", "--without", "sub"]
+    command: list[str | Path] = [sys.executable, script, tmp_path / "1", tmp_path / "2", "--without", "sub"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     same = {"same.c": scan(tmp_path / "1")["same.c"]}
     assert parse_manifest(done.stdout) == same
