@@ -33,6 +33,7 @@ class Architecture:
         whole: tensors that belong to no layer, beside those that all have.
         output: whether there is an output matrix; otherwise the embeddings serve.
         attends: whether there are K and V, which all threads read; a state alone may be read by the first.
+        joint: whether K and V are one, so that they have one type.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Architecture:
     whole: Shapes = field(default_factory=dict)
     output: bool = True
     attends: bool = True
+    joint: bool = False
 
 
 def _weights(**shapes: Shape) -> dict[str, Shape]:
@@ -276,6 +278,7 @@ DEEPSEEK2 = Architecture(
     "deepseek2",
     layers=3,
     layer=_deepseek2,
+    joint=True,
     keys={
         "attention.head_count_kv": 1,
         "attention.q_lora_rank": Q_LORA,
@@ -361,6 +364,7 @@ DEEPSEEK4 = Architecture(
     "deepseek4",
     layers=len(_COMPRESSION),
     layer=_deepseek4,
+    joint=True,
     keys={
         "attention.head_count_kv": 1,
         "attention.q_lora_rank": Q_LORA,

@@ -266,6 +266,11 @@ def cases(level: Level, *, own: bool) -> tuple[Case, ...]:
     return tuple(dict.fromkeys((*grid, *_caches(), *actions, *(_pairs() if level == "full" else ()))))
 
 
+def of_two_types(case: Case) -> bool:
+    """Whether K is quantised in a case and V is not."""
+    return case.flash is False and case.kv.startswith("q")
+
+
 def faults(tree: Path) -> dict[str, str]:
     """By action, why its cases are left out with a tree of upstream's."""
     present = [

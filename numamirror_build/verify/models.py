@@ -101,6 +101,7 @@ class Model:
         arch: its architecture, for models made here.
         adapter: a LoRA adapter that fits it.
         attends: whether its cache has K and V.
+        joint: whether these are one.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Model:
     arch: str = ""
     adapter: Path | None = None
     attends: bool = True
+    joint: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ def make_model(store: Store, recipe: Recipe) -> Model:
         arch=recipe.arch.name,
         adapter=entry.path / ADAPTER,
         attends=recipe.arch.attends,
+        joint=recipe.arch.joint,
     )
 
 

@@ -204,6 +204,9 @@ class _Work:
         faults = {
             case.id: self.faults[case.action] for case in every if case.action and case.action in self.faults
         }
+        if model.joint:
+            why = "K and V are one: without flash attention neither can be quantised"
+            faults |= {case.id: why for case in every if matrix.of_two_types(case)}
         cases = [case for case in every if case.id not in faults]
         reference = self._run(model, matrix.PRISTINE, cases, None)
         if model.name == PLAIN:

@@ -17,6 +17,7 @@ from numamirror_build.pipeline import Pipeline, Request
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
 from numamirror_build.verify import Verification, verification, verify
+from numamirror_build.verify.architectures import EMBEDDING
 from numamirror_build.verify.models import RECIPES, SMOLLM2
 
 pytestmark = [pytest.mark.sources, pytest.mark.build]
@@ -78,10 +79,14 @@ def test_every_model_and_variant_is_there(verified: Verification) -> None:
 
 
 def test_replicas_hold_exactly_the_models_bytes(verified: Verification) -> None:
-    """What the runtime counts as weights is what the file has, for models made here."""
+    """What the runtime counts as weights is what the file has, for models made here.
+
+    Where the embeddings serve as output matrix, upstream loads them a second time, to be repacked.
+    """
     for check in verified.checks:
-        if check.id.startswith("engaged/") and check.id.split("/")[1] in MODELS:
-            assert check.facts["eligible_bytes"] == check.facts["file_bytes"]
+        if check.id.startswith("engaged/") and (model := check.id.split("/")[1]) in MODELS:
+            twice = 320 * EMBEDDING * 18 // 32 if model == "window-q4_0" else 0
+            assert check.facts["eligible_bytes"] == check.facts["file_bytes"] + twice
 
 
 def test_again_takes_no_time(

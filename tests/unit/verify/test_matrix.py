@@ -142,6 +142,12 @@ def test_upstreams_faults_are_found_in_its_files(tmp_path: Path) -> None:
     assert set(fault.actions) <= set(matrix.ACTIONS)
 
 
+def test_without_flash_attention_only_k_is_quantised() -> None:
+    """Two cases of each model have K and V of two types: q8_0 and q4_0, without flash attention."""
+    cases = [case for case in matrix.cases("quick", own=True) if matrix.of_two_types(case)]
+    assert {(case.kv, case.flash) for case in cases} == {("q8_0", False), ("q4_0", False)}
+
+
 def test_the_command_has_these_levels() -> None:
     """The command line does not import them, and knows them all the same."""
     command = cli.commands["verify"]
