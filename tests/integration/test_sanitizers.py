@@ -126,6 +126,8 @@ def test_runtime_scenarios(
     drivers: dict[str, Path], sanitizer: Sanitizer, scenario: str, threads: int
 ) -> None:
     """Nothing is found in the scenarios of ``test_runtime.py``, whose driver frees little."""
+    if scenario == "cache-chain" and threads > (os.cpu_count() or 1):
+        pytest.skip("thousands of barriers that spin, with more threads than CPUs")
     env = {"GGML_NUMA_MIRROR_NODES": "3", "LSAN_OPTIONS": "detect_leaks=0"}
     check(drivers["runtime"], sanitizer, scenario, 3, threads, **env)
 
