@@ -122,18 +122,31 @@ def test_option_says_what_to_replicate(
     assert (record["tensors"]["replicated"] > 0, record["kv"]["bytes"] > 0) == (weights, kv)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "code"),
+    [
+        ({0: Node("0-3")}, "one-node"),
+        ({0: Node("0-3"), 1: Node("4-7", free=1 << 20, cache=0)}, "no-memory"),
+    ],
+)
 def test_option_goes_on_without_the_mirror(
-    pristine_build: Build, patched_build: Build, model: Path, tmp_path: Path
+    pristine_build: Build,
+    patched_build: Build,
+    model: Path,
+    tmp_path: Path,
+    nodes: dict[int, Node],
+    code: str,
 ) -> None:
-    """On a machine with one node, --numa-mirror-fallback warn answers as pristine does, with a warning."""
-    root = Machine({0: Node("0-3")}).write(tmp_path)
+    """Where the mirror cannot be had, the fallback warn answers as pristine does, with a warning."""
+    root = Machine(nodes).write(tmp_path)
     status = tmp_path / "status.json"
     env = {"GGML_NUMA_MIRROR_ROOT": str(root), "GGML_NUMA_MIRROR_STATUS": str(status)}
     program = patched_build.programs["llama-completion"]
     text = complete(program, model, "--numa", "mirror", "--numa-mirror-fallback", "warn", **env)
     assert text == complete(pristine_build.programs["llama-completion"], model)
     record = json.loads(status.read_text())
-    assert not record["active"] and record["error"]["code"] == "one-node"
+    assert record["error"]["code"] == code
+    assert record["tensors"]["replicated"] == 0 and record["kv"]["bytes"] == 0
 
 
 @pytest.mark.parametrize("option", ["--numa-mirror", "--numa-mirror-fallback"])
