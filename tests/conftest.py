@@ -6,6 +6,7 @@ Everything is lazy: a test that asks for ``wheel`` makes what the wheel needs, a
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from numamirror_build.patching.plan import Plan
     from numamirror_build.upstreams.checkout import Checkout
     from numamirror_build.upstreams.pins import Pin
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C: what a shell starts in the background ignores it, and so does what that starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

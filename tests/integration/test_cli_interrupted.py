@@ -28,8 +28,6 @@ def start(folder: Path, *arguments: str, **environ: str) -> subprocess.Popen[str
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # where tests run in the background, Ctrl-C is ignored, by what they start as well
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
