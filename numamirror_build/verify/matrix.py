@@ -271,6 +271,11 @@ def of_two_types(case: Case) -> bool:
     return case.flash is False and case.kv.startswith("q")
 
 
+def shifts_quantised(case: Case) -> bool:
+    """Whether a case turns a quantised K to other positions."""
+    return case.action == "shift" and case.kv.startswith("q")
+
+
 def faults(tree: Path) -> dict[str, str]:
     """By action, why its cases are left out with a tree of upstream's."""
     present = [

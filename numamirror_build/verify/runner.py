@@ -474,6 +474,8 @@ def context_params(case: dict[str, Any], settings: dict[str, Any]) -> Any:
     if case["flash"] is False and case["kv"].startswith("q"):
         params.type_v = TYPES["f16"]  # it is transposed then, and cannot be quantised
     for name, value in {"swa_full": False, **settings}.items():
+        if name == "n_rs_seq" and case["batch"] <= value + 1:
+            continue  # upstream ends the program where a batch is no larger than what a state can go back
         if hasattr(params, name):
             setattr(params, name, value)
     return params

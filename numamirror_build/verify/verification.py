@@ -207,6 +207,8 @@ class _Work:
         if model.joint:
             why = "K and V are one: without flash attention neither can be quantised"
             faults |= {case.id: why for case in every if matrix.of_two_types(case)}
+            why = "K and V are one: upstream's operation that copies part of a quantised row ends the program"
+            faults |= {case.id: why for case in every if matrix.shifts_quantised(case)}
         cases = [case for case in every if case.id not in faults]
         reference = self._run(model, matrix.PRISTINE, cases, None)
         if model.name == PLAIN:

@@ -148,6 +148,12 @@ def test_without_flash_attention_only_k_is_quantised() -> None:
     assert {(case.kv, case.flash) for case in cases} == {("q8_0", False), ("q4_0", False)}
 
 
+def test_a_quantised_k_is_shifted_in_the_full_matrix() -> None:
+    """These cases are left out for models whose K and V are one, and no others are."""
+    cases = [case for case in matrix.cases("full", own=True) if matrix.shifts_quantised(case)]
+    assert {(case.kv, case.action) for case in cases} == {("q8_0", "shift"), ("q4_0", "shift")}
+
+
 def test_the_command_has_these_levels() -> None:
     """The command line does not import them, and knows them all the same."""
     command = cli.commands["verify"]
