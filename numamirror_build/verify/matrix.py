@@ -230,13 +230,12 @@ def pretend(nodes: int) -> Variant:
 
 def checked(nodes: int) -> Variant:
     """Mirror on pretended nodes that compares the replicas."""
-    return Variant(
-        f"mirror-{nodes}-checked",
-        f"patched, mirror on {nodes} pretend nodes, replicas compared after each write",
-        "patched",
-        strategy=MIRROR,
-        env={"GGML_NUMA_MIRROR_NODES": str(nodes), "GGML_NUMA_MIRROR_CHECK": "1"},
-        replicas=nodes,
+    plain = pretend(nodes)
+    return replace(
+        plain,
+        name=f"{plain.name}-checked",
+        title=f"{plain.title}, replicas compared after each write",
+        env={**plain.env, "GGML_NUMA_MIRROR_CHECK": "1"},
     )
 
 

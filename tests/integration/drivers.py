@@ -39,9 +39,13 @@ def compile_driver(build: Build, source: str, program: Path, *options: str, mirr
 
 
 def run_driver(
-    program: Path, *arguments: object, env: Mapping[str, str] | None = None, timeout: float = 120
+    program: Path,
+    *arguments: object,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = 120,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a driver; the environment is clean but for ``env``.
+    """Run a driver, or a program of upstream's; the environment is clean but for ``env``.
 
     Threads that wait sleep, or they would keep others from running: there may be fewer CPUs than threads.
     """
@@ -53,6 +57,7 @@ def run_driver(
             "GGML_NO_BACKTRACE": "1",
             **(env or {}),
         },
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -7,6 +7,7 @@
 
 #include "ggml-cpu.h"
 #include "llama.h"
+#include "require.h"
 
 #include <atomic>
 #include <cstdint>
@@ -18,14 +19,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#define REQUIRE(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
 
 static const int PROMPT   = 40; // more than an ubatch
 static const int GENERATE = 8;

@@ -9,6 +9,7 @@
 #include "ggml-cpu.h"
 #include "ggml-numa-mirror.h"
 #include "ggml.h"
+#include "require.h"
 
 #include <atomic>
 #include <cstdio>
@@ -21,14 +22,6 @@
 
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define REQUIRE(condition) \
-    do { \
-        if (!(condition)) { \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            exit(1); \
-        } \
-    } while (0)
 
 static const int N_COLS = 64;
 static const int N_ROWS = 12;

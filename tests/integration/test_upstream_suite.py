@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -153,17 +152,8 @@ def run(
     """Run a program; its exit status, and how often it says what about its cases."""
     folder.mkdir()
     values = {"model": str(real), "models": str(made)}
-    done = subprocess.run(
-        [build.programs[program.name], *(argument.format(**values) for argument in program.arguments)],
-        env={"PATH": os.environ["PATH"], "OMP_WAIT_POLICY": "passive", "GGML_NO_BACKTRACE": "1", **env},
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        timeout=HOUR,
-    )
+    arguments = (argument.format(**values) for argument in program.arguments)
+    done = run_driver(build.programs[program.name], *arguments, env=env, cwd=folder, timeout=HOUR)
     (folder / "output").write_text(done.stdout + done.stderr)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
     found = re.findall(program.outcome, plain, re.MULTILINE) if program.outcome else []
