@@ -80,7 +80,8 @@ class Settings:
     """
 
     upstream: str = field(
-        default="llama.cpp", metadata=_option("text", "The upstream to build.", metavar="NAME")
+        default="llama.cpp",
+        metadata=_option("text", "The upstream to build: llama.cpp or ik_llama.cpp.", metavar="NAME"),
     )
     pin: str | None = field(
         default=None,

@@ -17,6 +17,16 @@ def patches(upstream: str) -> Path:
     return _root() / "patches" / upstream
 
 
+def binding(upstream: str) -> Path:
+    """The folder of hooks and files of ours for one upstream's binding, where it has any."""
+    return patches(upstream) / "binding"
+
+
+def supplied(upstream: str) -> Path:
+    """The folder of files that sources of one upstream may lack and its build needs, where there are any."""
+    return patches(upstream) / "supplied"
+
+
 def templates() -> Path:
     """The folder of Jinja2 templates."""
     return _root() / "templates"

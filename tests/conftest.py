@@ -43,6 +43,12 @@ def pipeline(store: Store) -> Pipeline:
 
 
 @pytest.fixture(scope="session")
+def ik_pipeline(store: Store) -> Pipeline:
+    """The main job on the default pin of ik_llama.cpp."""
+    return Pipeline(store, Request("ik_llama.cpp", jobs=os.cpu_count() or 1), Quiet())
+
+
+@pytest.fixture(scope="session")
 def default_pin(pipeline: Pipeline) -> Pin:
     """The default pin."""
     return pipeline.pin

@@ -19,7 +19,7 @@ from numamirror_build.building import cmake
 from numamirror_build.building.recipe import Recipe, load_recipe
 from numamirror_build.building.toolchain import Toolchain, find_toolchain
 from numamirror_build.errors import BuildError
-from numamirror_build.patching.apply import PatchedTree, PristineTree
+from numamirror_build.patching.apply import PatchedTree, PristineTree, supplied_files
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store, digest, write_atomic
 
@@ -112,9 +112,11 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
         log.parent.mkdir(parents=True, exist_ok=True)
         source = folder / "source" / recipe.vendored
         copy_tree(tree.path, source)
+        for name, content in supplied_files(pin.upstream, source).items():
+            write_atomic(source / name, content)
         cache = folder / "init.cmake"
         write_atomic(cache, cmake.initial_cache({**settings, **folder_settings(recipe, folder, tools)}))
-        env = build_environment(folder, tools)
+        env = build_environment(recipe, tree, folder, tools)
         build = folder / "build"
         with proc.exclusive(folder / "lock") as lock:
             project = cmake.configure(
@@ -177,7 +179,7 @@ def build_key(tree: Tree, options: BuildOptions) -> str:
     """The digest of all inputs of a build."""
     recipe = load_recipe(tree.checkout.pin.upstream)
     settings = build_settings(recipe, tree, options)
-    inputs = build_inputs(tree, settings, options, find_toolchain())
+    inputs = build_inputs(recipe, tree, settings, options, find_toolchain())
     return digest({"kind": "build", "programs": _wanted(recipe, options), **inputs})[:20]
 
 
@@ -215,18 +217,24 @@ def folder_settings(recipe: Recipe, folder: Path, tools: Toolchain) -> dict[str,
     return {"CMAKE_C_FLAGS_INIT": flags, "CMAKE_CXX_FLAGS_INIT": flags, **launcher}
 
 
-def build_environment(folder: Path, tools: Toolchain) -> dict[str, str]:
-    """The environment of the build tools: no git, and ccache blind for the folder of the build."""
+def build_environment(recipe: Recipe, tree: Tree, folder: Path, tools: Toolchain) -> dict[str, str]:
+    """The environment of the build tools: ccache is blind for the folder of the build,
+    and git sees no repository around it, or one that knows the commit's id and nothing else."""
+    repository = folder / "repository"
+    if recipe.asks_git:
+        for name in ("objects", "refs"):
+            (repository / name).mkdir(parents=True, exist_ok=True)
+        write_atomic(repository / "HEAD", f"{tree.checkout.pin.commit}\n")
     return {
         **tools.environment(),
-        "GIT_DIR": str(folder / "no-repository"),
+        "GIT_DIR": str(repository),
         "CCACHE_BASEDIR": str(folder),
         "CCACHE_NOHASHDIR": "1",
     }
 
 
 def build_inputs(
-    tree: Tree, settings: Mapping[str, str], options: BuildOptions, tools: Toolchain
+    recipe: Recipe, tree: Tree, settings: Mapping[str, str], options: BuildOptions, tools: Toolchain
 ) -> dict[str, Any]:
     """Everything that has an influence on what a build makes, JSON-like, for keys."""
     environment = {
@@ -236,6 +244,8 @@ def build_inputs(
     }
     return {
         "layout": _LAYOUT,
+        **({"commit": tree.checkout.pin.commit} if recipe.asks_git else {}),
+        **({"supplied": supplied} if (supplied := _supplied(tree)) else {}),
         "tree": tree.checkout.tree or tree.checkout.key,
         "plan": tree.plan.digest if isinstance(tree, PatchedTree) else None,
         "settings": dict(settings),
@@ -265,6 +275,12 @@ def copy_tree(tree: Path, into: Path) -> None:
     half.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(tree, half, symlinks=True, ignore=shutil.ignore_patterns(".git"))
     half.rename(into)
+
+
+def _supplied(tree: Tree) -> dict[str, str]:
+    """What a source lacks and a build gets nevertheless, for keys."""
+    files = supplied_files(tree.checkout.pin.upstream, tree.checkout.path)
+    return {name: content.decode() for name, content in files.items()}
 
 
 def _wanted(recipe: Recipe, options: BuildOptions) -> tuple[str, ...]:

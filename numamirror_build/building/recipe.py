@@ -1,4 +1,4 @@
-"""How an upstream is built: the ``[build]`` table of ``patches/<upstream>/upstream.toml`` as a value."""
+"""How an upstream is built: ``[build]`` and ``[binding]`` of its ``upstream.toml`` as a value."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ else:
 
 
 @dataclass(frozen=True)
+class VersionLine:
+    """A place that says the binding's version: the line ``<name> = "<version>"`` of a file."""
+
+    file: str
+    name: str
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How to build an upstream, whatever the pin.
 
@@ -26,6 +34,10 @@ class Recipe:
         vendored: where the binding's sources have the tree; builds without the binding use the same place.
         package: the binding's Python package.
         licences: globs of licence files in the tree, to go with whatever is made from it.
+        versions: the places in the binding's sources that say its version.
+        wheel_files: what must be in its wheel.
+        wheel_settings: CMake cache variables that only the wheel's build has.
+        asks_git: whether upstream's build has no other way to learn the commit than to ask git.
     """
 
     switch: str
@@ -35,12 +47,17 @@ class Recipe:
     vendored: str
     package: str
     licences: tuple[str, ...]
+    versions: tuple[VersionLine, ...]
+    wheel_files: tuple[str, ...]
+    wheel_settings: Mapping[str, str]
+    asks_git: bool
 
 
 def load_recipe(upstream: str) -> Recipe:
     """The recipe of an upstream that there is data for."""
     text = (data.patches(upstream) / "upstream.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(text)["build"]
+    facts = tomllib.loads(text)
+    table, binding = facts["build"], facts["binding"]
     return Recipe(
         switch=table["switch"],
         settings=table["settings"],
@@ -49,4 +66,8 @@ def load_recipe(upstream: str) -> Recipe:
         vendored=table["vendored"],
         package=table["package"],
         licences=tuple(table["licences"]),
+        versions=tuple(VersionLine(**line) for line in binding["versions"]),
+        wheel_files=tuple(binding["files"]),
+        wheel_settings=binding.get("settings", {}),
+        asks_git=table.get("asks_git", False),
     )

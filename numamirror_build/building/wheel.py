@@ -5,7 +5,6 @@ The objects are the same as those of the patched build, so a compiler cache hand
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 import sys
@@ -20,29 +19,26 @@ from packaging.version import Version
 
 from numamirror_build import __version__, proc
 from numamirror_build.building import cmake
+from numamirror_build.building.binding import LICENCES, binding_inputs, prepare_sources
 from numamirror_build.building.build import (
     BuildOptions,
     build_environment,
     build_inputs,
     build_settings,
-    copy_tree,
     folder_settings,
 )
-from numamirror_build.building.install import licence_files
 from numamirror_build.building.recipe import Recipe, load_recipe
 from numamirror_build.building.toolchain import Toolchain, find_toolchain
 from numamirror_build.errors import WheelError
 from numamirror_build.patching.apply import PatchedTree
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store, digest, file_sha256, write_atomic, write_json
-from numamirror_build.upstreams.checkout import fetch_sdist, unpack_sdist
+from numamirror_build.upstreams.checkout import fetch_sdist
 from numamirror_build.upstreams.pins import Binding
 
 RECORD = "numamirror.json"
 
 _LAYOUT = 2
-_LICENCES = "licences"
-_VERSION_LINE = re.compile(r'^__version__ = "[^"\n]+"$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -94,13 +90,14 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         raise WheelError(f"There is no binding for {pin.upstream} {pin.name}")
     recipe = load_recipe(pin.upstream)
     tools = find_toolchain()
-    settings = build_settings(recipe, tree, options)
-    inputs = build_inputs(tree, settings, options, tools)
+    settings = {**build_settings(recipe, tree, options), **recipe.wheel_settings}
+    inputs = build_inputs(recipe, tree, settings, options, tools)
     key = digest(
         {
             "kind": "wheel",
             "wheel": _LAYOUT,
             "binding": asdict(binding),
+            **({"changes": changes} if (changes := binding_inputs(pin.upstream)) else {}),
             "python": sys.version_info[:2],
             **inputs,
         }
@@ -115,10 +112,9 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         log.parent.mkdir(parents=True, exist_ok=True)
         source = folder / "source"
         if not source.exists():
-            half = _unpack(archive, folder / "half", recipe.vendored)
-            copy_tree(tree.path, half / recipe.vendored)
-            _set_version(half / recipe.package / "__init__.py", version)
-            _add_licences(half, licence_files(recipe, half / recipe.vendored))
+            half = prepare_sources(
+                archive, folder / "half", tree, recipe, upstream=pin.upstream, version=version
+            )
             write_json(half / recipe.package / RECORD, _record(tree, version, inputs, tools))
             half.rename(source)
         write_atomic(
@@ -128,7 +124,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         with proc.exclusive(folder / "lock") as lock:
             done = proc.run(
                 _command(folder),
-                env=_environment(folder, options, tools),
+                env=_environment(build_environment(recipe, tree, folder, tools), folder, options),
                 log=log,
                 on_line=lambda line: cmake.report_step(line, progress),
                 keep_open=[lock],
@@ -164,37 +160,6 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
     )
 
 
-def _unpack(archive: Path, into: Path, vendored: str) -> Path:
-    """The sdist's content without the tree it vendors and without what is left of its git repository."""
-    shutil.rmtree(into, ignore_errors=True)
-    into.mkdir(parents=True)
-    top = unpack_sdist(archive, into)
-    if not (top / vendored).is_dir():
-        raise WheelError("The binding's sdist has no tree where one is expected", where=vendored)
-    shutil.rmtree(top / vendored)
-    shutil.rmtree(top / ".git", ignore_errors=True)
-    return top
-
-
-def _set_version(module: Path, version: str) -> None:
-    """Change the one place that scikit-build-core and the package's users read the version from."""
-    text, count = _VERSION_LINE.subn(f'__version__ = "{version}"', module.read_text(encoding="utf-8"))
-    if count != 1:
-        raise WheelError(
-            "The binding does not say its version as expected",
-            where=module.name,
-            why=f"{count} lines set __version__",
-        )
-    module.write_text(text, encoding="utf-8")
-
-
-def _add_licences(source: Path, files: Mapping[str, Path]) -> None:
-    """Collect licences for the wheel's own licence folder."""
-    for name, path in files.items():
-        (source / _LICENCES / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, source / _LICENCES / name)
-
-
 def _record(tree: PatchedTree, version: str, inputs: Mapping[str, Any], tools: Toolchain) -> dict[str, Any]:
     """What the wheel says about itself; ``native`` is what a CPU must have to run a native build."""
     pin = tree.checkout.pin
@@ -223,7 +188,7 @@ def _command(folder: Path) -> list[str | Path]:
     shutil.rmtree(folder / "wheel", ignore_errors=True)
     settings = {
         "build-dir": str(folder / "build"),
-        "wheel.license-files": f"LICENSE*;{_LICENCES}/**/*",
+        "wheel.license-files": f"LICENSE*;{LICENCES}/**/*",
     }
     return [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel"),
@@ -234,9 +199,8 @@ def _command(folder: Path) -> list[str | Path]:
     ]
 
 
-def _environment(folder: Path, options: BuildOptions, tools: Toolchain) -> dict[str, str]:
-    """The environment of pip: what scikit-build-core reads there says the same as for a build."""
-    inherited = build_environment(folder, tools)
+def _environment(inherited: Mapping[str, str], folder: Path, options: BuildOptions) -> dict[str, str]:
+    """The environment of pip: that of a build, and what scikit-build-core reads there says the same."""
     return {
         **{name: value for name, value in inherited.items() if not name.startswith("SKBUILD_")},
         "CMAKE_ARGS": shlex.join(["-C", str(folder / "init.cmake"), *options.cmake_args]),
@@ -260,8 +224,7 @@ def _check(path: Path, binding: Binding, version: str, recipe: Recipe, log: Path
         raise WheelError("The wheel has no valid name", where=path.name, why=str(error)) from error
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-    libraries = [f"lib/lib{library}.so" for library in recipe.libraries]
-    wanted = [f"{recipe.package}/{inside}" for inside in (RECORD, *libraries)]
+    wanted = (f"{recipe.package}/{RECORD}", *recipe.wheel_files)
     lacking = [wanted_name for wanted_name in wanted if wanted_name not in names]
     if not any("/licenses/" in listed and listed.endswith("/NOTICE") for listed in names):
         lacking.append("NOTICE")

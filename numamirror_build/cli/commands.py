@@ -67,7 +67,7 @@ def answering(*names: str) -> Callable[[Body], Callable[..., None]]:
 @click.version_option(__version__, prog_name=APP)
 @answering(*JOB)
 def cli(pipeline: Pipeline, settings: Settings) -> Answer:
-    """Build llama.cpp with one replica of the weights per NUMA node, and prove that it works.
+    """Build llama.cpp or ik_llama.cpp with one replica of the weights per NUMA node, and prove that it works.
 
     Without a command the whole job is done: a patched tree, programs, a wheel of the Python binding
     and a verification report end up in the output folder.

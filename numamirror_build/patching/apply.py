@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from numamirror_build import data
 from numamirror_build.errors import ApplyError
 from numamirror_build.patching.plan import Plan
 from numamirror_build.patching.scope import TreeFiles
@@ -60,7 +61,8 @@ class PatchedTree:
 def apply_plan(store: Store, checkout: Checkout, plan: Plan, *, progress: Progress) -> PatchedTree:
     """The patched tree, from the cache when it is there.
 
-    Nothing but the plan's edits and new files differs from the checkout; modes, links and times are kept.
+    Nothing but the plan's edits and new files differs from the checkout, and files that the source lacks
+    and a build needs are supplied; modes, links and times are kept.
 
     Args:
         store: the cache.
@@ -76,12 +78,26 @@ def apply_plan(store: Store, checkout: Checkout, plan: Plan, *, progress: Progre
     def maker(folder: Path) -> Mapping[str, Any]:
         progress.step(f"Writing the patched tree of {plan.upstream} {plan.pin.name}")
         changed = patch_files(TreeFiles(checkout.path), plan)
-        _copy_tree(checkout.path, folder, changed)
+        _copy_tree(checkout.path, folder, {**changed, **supplied})
         return {"commit": plan.pin.commit, "plan": plan.digest, "changed": len(changed)}
 
-    key = digest({"checkout": checkout.key, "plan": plan.digest})[:20]
+    supplied = supplied_files(plan.upstream, checkout.path)
+    inputs = {"checkout": checkout.key, "plan": plan.digest}
+    if supplied:
+        inputs["supplied"] = digest(sorted((path, content.decode()) for path, content in supplied.items()))
+    key = digest(inputs)[:20]
     entry = store.make("trees", key, maker)
     return PatchedTree(plan, checkout, entry.path, key, entry.seconds, entry.fresh)
+
+
+def supplied_files(upstream: str, tree: Path) -> dict[str, bytes]:
+    """The files that a tree lacks and its build needs, by path: sdists do not carry all that a commit has.
+
+    They are no part of a plan, which also fits sources that have them.
+    """
+    folder = data.supplied(upstream)
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not (tree / name).exists()}
 
 
 def patch_files(files: Mapping[str, bytes], plan: Plan) -> dict[str, bytes]:

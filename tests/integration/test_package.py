@@ -37,6 +37,7 @@ def test_the_wheel_carries_its_data_and_works_without_the_repository(tmp_path: P
         ROOT / "LICENSE",
         ROOT / "NOTICE",
         *(ROOT / "patches").rglob("*.toml"),
+        *(ROOT / "patches").rglob("*.py"),
         *(ROOT / "templates").rglob("*.j2"),
     ]
     data = place / "numamirror_build" / "_data"

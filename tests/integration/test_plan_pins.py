@@ -13,7 +13,13 @@ from numamirror_build.building.build import Build
 from numamirror_build.building.recipe import load_recipe
 from numamirror_build.building.units import in_parallel, mirror_build
 from numamirror_build.errors import AccessError, AnchorError, NumaMirrorError
-from numamirror_build.patching.apply import PatchedTree, apply_plan, patch_files, unpatch_files
+from numamirror_build.patching.apply import (
+    PatchedTree,
+    apply_plan,
+    patch_files,
+    supplied_files,
+    unpatch_files,
+)
 from numamirror_build.patching.export import export_series
 from numamirror_build.patching.lock import check_lock
 from numamirror_build.patching.plan import Plan, make_plan, plan_files
@@ -96,13 +102,14 @@ def test_nothing_is_left_to_rewrite(planned: Planned, pin: Pin, scope: str) -> N
 @EVERY_PIN
 @EVERY_SCOPE
 def test_taking_the_plan_back_gives_pristine(planned: Planned, pin: Pin, scope: str) -> None:
-    """Without the plan, the patched tree has upstream's files and bytes, no more and no less."""
+    """Without the plan and what a build lacks, the patched tree has upstream's files and bytes, no more."""
     pristine = dict(planned.files(pin))
     patched: dict[str, bytes | None] = dict(TreeFiles(planned.tree(pin, scope).path))
     assert patched != pristine
     restored = {
         **patched,
         **unpatch_files(TreeFiles(planned.tree(pin, scope).path), planned.plan(pin, scope)),
+        **dict.fromkeys(supplied_files(pin.upstream, planned.checkout(pin).path)),
     }
     assert {path: content for path, content in restored.items() if content is not None} == pristine
 

@@ -32,6 +32,13 @@ licences = ["LICENSE", "vendor/**/LICENSE*"]
 BUILD_SHARED_LIBS = "ON"
 TINY_COMMIT = "{commit}"
 
+[binding]
+versions = [{ file = "tiny_python/__init__.py", name = "__version__" }]
+files = ["tiny_python/lib/libtiny.so"]
+
+[binding.settings]
+TINY_WHEEL = "$ORIGIN;b"
+
 [audit]
 header = "tensor.h"
 struct = "tensor"

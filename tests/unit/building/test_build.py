@@ -90,6 +90,43 @@ def test_patched_build_has_the_switch_on(tmp_path: Path, cache: Store) -> None:
     assert (on.settings["TINY_MIRROR"], without.settings["TINY_MIRROR"]) == ("ON", "OFF")
 
 
+ASKS = """\
+execute_process(
+    COMMAND git rev-parse --short HEAD OUTPUT_VARIABLE TINY_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE)
+configure_file("""
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_commit_by_git(tmp_path: Path, cache: Store, tiny_data: Path, asks: bool) -> None:
+    """A build that asks git gets the pin's commit where it may, and otherwise nothing;
+    never that of a repository around the cache."""
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    subprocess.run(
+        ["git", "-c", "user.name=x", "-c", "user.email=x", "commit", "--quiet", "--allow-empty", "-m", "x"],
+        cwd=tmp_path,
+        check=True,
+    )
+    made_up.data_root(tiny_data, made_up.FACTS.replace("[build]", f"[build]\nasks_git = {str(asks).lower()}"))
+    text = made_up.TREE["CMakeLists.txt"].replace("configure_file(", ASKS)
+    tree = made_up.pristine(tmp_path / "tree", changed={"CMakeLists.txt": text})
+    build = make_build(cache, tree, CLI, progress=Quiet())
+    said = subprocess.run([build.programs["tiny-cli"]], capture_output=True, text=True, check=True).stdout
+    assert said.split(" ")[0] == ("c0ffee0" if asks else "")
+
+
+def test_what_a_source_lacks_is_supplied(tmp_path: Path, cache: Store, tiny_data: Path) -> None:
+    """Either tree is built with the files that it lacks; it does not get them, and they count for the key."""
+    text = made_up.TREE["CMakeLists.txt"] + "include(tools/info.cmake)\n"
+    pristine = made_up.pristine(tmp_path / "tree", changed={"CMakeLists.txt": text})
+    patched = made_up.patched(tmp_path / "patched", changed={"CMakeLists.txt": text})
+    keys = set()
+    for content in ("set(A 1)\n", "set(A 2)\n"):
+        made_up.write(tiny_data / "patches/tiny/supplied", {"tools/info.cmake": content})
+        keys |= {make_build(cache, tree, CLI, progress=Quiet()).key for tree in (pristine, patched)}
+    assert len(keys) == 4
+    assert not (pristine.path / "tools").exists()
+
+
 def test_libraries_alone(tmp_path: Path, cache: Store) -> None:
     """Without programs the libraries are built, static ones when the user says so."""
     options = BuildOptions(programs=(), cmake_args=("-DBUILD_SHARED_LIBS=OFF",))

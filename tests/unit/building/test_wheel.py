@@ -18,7 +18,7 @@ from numamirror_build.building import wheel as module
 from numamirror_build.building.build import BuildOptions
 from numamirror_build.building.venv import make_venv
 from numamirror_build.building.wheel import Wheel, make_wheel
-from numamirror_build.errors import WheelError
+from numamirror_build.errors import AnchorError, WheelError
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
 from tests.unit.building import made_up
@@ -76,6 +76,7 @@ def test_record_inside(wheel: Wheel) -> None:
     assert record["wheel"] == wheel.version
     assert (record["commit"], record["plan"], record["scope"]) == (made_up.PIN.commit, "d", "cpu")
     assert record["settings"]["TINY_MIRROR"] == "ON"
+    assert record["settings"]["TINY_WHEEL"] == "$ORIGIN;b", "what only the wheel's build has"
     assert record["binding"]["version"] == "1.5"
     assert record["tools"]["cmake"]
     assert "native" in record
@@ -153,6 +154,77 @@ def test_binding_without_a_version_line(tmp_path: Path, cache: Store, archive: P
     made_up.sdist(archive.parent, changed={"tiny_python/__init__.py": "VERSION = '1.5'\n"})
     with pytest.raises(WheelError, match="does not say its version"):
         make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
+
+
+STATIC = made_up.SDIST["pyproject.toml"].replace('dynamic = ["version"]', 'version = "1.5"')
+TWO_PLACES = """[
+    { file = "pyproject.toml", name = "version" },
+    { file = "tiny_python/__init__.py", name = "__version__" },
+]"""
+
+
+def test_version_in_two_places(tmp_path: Path, cache: Store, archive: Path, tiny_data: Path) -> None:
+    """A binding that says its version twice gets ours twice, even where the two differ."""
+    facts = made_up.FACTS.replace('[{ file = "tiny_python/__init__.py", name = "__version__" }]', TWO_PLACES)
+    made_up.data_root(tiny_data, facts)
+    text = STATIC.partition("[tool.scikit-build.metadata")[0]
+    older = made_up.SDIST["tiny_python/__init__.py"].replace("1.5", "1.4")
+    made_up.sdist(archive.parent, changed={"pyproject.toml": text, "tiny_python/__init__.py": older})
+    wheel = make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
+    assert Parser().parsestr(read(wheel, "dist-info/METADATA"))["Version"] == wheel.version
+    assert f'__version__ = "{wheel.version}"' in read(wheel, "tiny_python/__init__.py")
+
+
+HOOK = """
+[[hook]]
+id = "more"
+file = "tiny_python/__init__.py"
+line_prefix = "__version__ = "
+place = "{place}"
+text = '''
+from .ours import answer
+'''
+"""
+OURS = {
+    "binding/hooks.toml": HOOK.format(place="before"),
+    "binding/files/tiny_python/ours.py": "answer = 42\n",
+}
+
+
+def test_hooks_and_files_of_ours(tmp_path: Path, cache: Store, archive: Path, tiny_data: Path) -> None:
+    """The binding's code gets what its hooks and files say, and each of them counts for the version."""
+    versions = set()
+    for changed in (
+        OURS,
+        {"binding/hooks.toml": HOOK.format(place="after")},
+        {"binding/files/tiny_python/ours.py": "answer = 43\n"},
+    ):
+        made_up.write(tiny_data / "patches/tiny", changed)
+        wheel = make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
+        versions.add(wheel.version)
+        lines = read(wheel, "tiny_python/__init__.py").splitlines()
+        at = lines.index("from .ours import answer")
+        version = f'__version__ = "{wheel.version}"'
+        assert lines.index(version) - at == (1 if changed is OURS else -1)
+    assert read(wheel, "tiny_python/ours.py") == "answer = 43\n"
+    assert len(versions) == 3
+
+
+def test_hook_without_its_anchor(tmp_path: Path, cache: Store, archive: Path, tiny_data: Path) -> None:
+    """A release of the binding that a hook does not fit is an error, not a wheel without it."""
+    hook = HOOK.format(place="before").replace("__version__", "__release__")
+    made_up.write(tiny_data / "patches/tiny", {"binding/hooks.toml": hook})
+    with pytest.raises(AnchorError, match="hook more"):
+        make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
+
+
+def test_file_of_our_name(tmp_path: Path, cache: Store, archive: Path, tiny_data: Path) -> None:
+    """A release of the binding that has a file where ours should go is an error."""
+    made_up.write(tiny_data / "patches/tiny", OURS)
+    made_up.sdist(archive.parent, changed={"tiny_python/ours.py": ""})
+    with pytest.raises(WheelError) as caught:
+        make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
+    assert caught.value.where == "tiny_python/ours.py"
 
 
 def test_wheel_without_the_library(tmp_path: Path, cache: Store, archive: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from numamirror_build import data
 from numamirror_build.errors import ApplyError
 from numamirror_build.patching.apply import PatchedTree, apply_plan, patch_files, unpatch_files
 from numamirror_build.patching.plan import Plan
@@ -65,6 +66,25 @@ def test_second_time_comes_from_the_cache(tmp_path: Path, checkout: Checkout) ->
     other = apply(tmp_path, checkout, made_up.make(hooks=()))
     assert first.fresh and not second.fresh
     assert first.path == second.path != other.path
+
+
+def test_what_a_source_lacks_is_supplied(
+    tmp_path: Path, checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that the build needs is in the tree, a source's own file stays; other content, another tree."""
+    monkeypatch.setattr(data, "_root", lambda: tmp_path)
+    keys = {apply(tmp_path, checkout, made_up.make()).key}
+    folder = tmp_path / "patches/tiny/supplied"
+    (folder / "tools").mkdir(parents=True)
+    (folder / "README").write_text("ours")
+    for content in ("one", "two"):
+        (folder / "tools/info.cmake").write_text(content)
+        tree = apply(tmp_path, checkout, made_up.make())
+        assert (tree.path / "tools/info.cmake").read_text() == content
+        assert (tree.path / "README").read_bytes() == made_up.FILES["README"]
+        keys.add(tree.key)
+    assert len(keys) == 3
+    assert not (checkout.path / "tools").exists()
 
 
 @pytest.mark.parametrize(
