@@ -26,6 +26,7 @@ from numamirror_build.store import Store, digest, write_atomic
 Tree = PristineTree | PatchedTree
 
 _LAYOUT = 1
+_PLACE = "{build}"
 _IDLE_VARIABLES = ("CMAKE_ARGS", "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_GENERATOR")
 _FLAG_VARIABLES = ("CFLAGS", "CXXFLAGS", "LDFLAGS", "ASMFLAGS")
 
@@ -115,7 +116,7 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
         for name, content in supplied_files(pin.upstream, source).items():
             write_atomic(source / name, content)
         cache = folder / "init.cmake"
-        write_atomic(cache, cmake.initial_cache({**settings, **folder_settings(recipe, folder, tools)}))
+        write_atomic(cache, cmake.initial_cache(placed_settings(recipe, settings, folder, tools)))
         env = build_environment(recipe, tree, folder, tools)
         build = folder / "build"
         with proc.exclusive(folder / "lock") as lock:
@@ -189,7 +190,7 @@ def describe(tree: Tree) -> str:
 
 
 def build_settings(recipe: Recipe, tree: Tree, options: BuildOptions) -> dict[str, str]:
-    """The CMake variables of a build, whatever folder and machine it is made in."""
+    """The CMake variables of a build, but for its folder: see :func:`placed_settings`."""
     commit = tree.checkout.pin.commit[:9]
     switch = {recipe.switch: "ON"} if isinstance(tree, PatchedTree) else {}
     return {
@@ -201,20 +202,23 @@ def build_settings(recipe: Recipe, tree: Tree, options: BuildOptions) -> dict[st
     }
 
 
-def folder_settings(recipe: Recipe, folder: Path, tools: Toolchain) -> dict[str, str]:
-    """The CMake variables that depend on the folder of a build, and change nothing in what is made.
+def placed_settings(
+    recipe: Recipe, settings: Mapping[str, str], folder: Path, tools: Toolchain
+) -> dict[str, str]:
+    """The CMake variables of a build in a folder: those that it has anywhere, and those that hide the folder.
 
     The compiler forgets the folder, so that ``__FILE__`` is the path in the tree.
     It sees absolute paths, or with ccache paths relative to the build folder.
     """
     places = (f"../source/{recipe.vendored}/", f"{folder}/source/{recipe.vendored}/")
+    placed = {name: value.replace(_PLACE, str(folder / "build")) for name, value in settings.items()}
     flags = shlex.join(f"-ffile-prefix-map={place}=" for place in places)
     launcher = {
         f"CMAKE_{language}_COMPILER_LAUNCHER": str(tools.ccache.path)
         for language in ("C", "CXX")
         if tools.ccache
     }
-    return {"CMAKE_C_FLAGS_INIT": flags, "CMAKE_CXX_FLAGS_INIT": flags, **launcher}
+    return {**placed, "CMAKE_C_FLAGS_INIT": flags, "CMAKE_CXX_FLAGS_INIT": flags, **launcher}
 
 
 def build_environment(recipe: Recipe, tree: Tree, folder: Path, tools: Toolchain) -> dict[str, str]:
@@ -258,12 +262,17 @@ def build_inputs(
 def effective_settings(
     cache: Mapping[str, str], settings: Mapping[str, str], options: BuildOptions
 ) -> dict[str, str]:
-    """The variables that we or the person set, and the compiler's flags, as CMake has them."""
+    """The variables that we or the person set, and the compiler's flags, as CMake has them; no folders."""
     words = (word.removeprefix("-D") for word in options.cmake_args if word.startswith("-D"))
     named = {word.split("=")[0].split(":")[0] for word in words}
     kind = options.build_type.upper()
     flags = {f"CMAKE_{language}_FLAGS_{kind}" for language in ("C", "CXX")}
-    return {name: cache[name] for name in sorted({*settings, *named, *flags}) if name in cache}
+    placed = {name for name, value in settings.items() if _PLACE in value} - named
+    return {
+        name: settings[name] if name in placed else cache[name]
+        for name in sorted({*settings, *named, *flags})
+        if name in cache
+    }
 
 
 def copy_tree(tree: Path, into: Path) -> None:

@@ -28,7 +28,8 @@ class Recipe:
 
     Attributes:
         switch: the CMake option that turns the mirror code of a patched tree on.
-        settings: CMake cache variables; ``{commit}`` in a value stands for the pin's short commit.
+        settings: CMake cache variables; ``{commit}`` in a value stands for the pin's short commit,
+            ``{build}`` for the build folder.
         programs: targets that people want. A tree that lacks one is built without it.
         libraries: targets to build when no program is wanted.
         vendored: where the binding's sources have the tree; builds without the binding use the same place.

@@ -25,7 +25,7 @@ from numamirror_build.building.build import (
     build_environment,
     build_inputs,
     build_settings,
-    folder_settings,
+    placed_settings,
 )
 from numamirror_build.building.recipe import Recipe, load_recipe
 from numamirror_build.building.toolchain import Toolchain, find_toolchain
@@ -119,7 +119,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
             half.rename(source)
         write_atomic(
             folder / "init.cmake",
-            cmake.initial_cache({**settings, **folder_settings(recipe, folder, tools)}),
+            cmake.initial_cache(placed_settings(recipe, settings, folder, tools)),
         )
         with proc.exclusive(folder / "lock") as lock:
             done = proc.run(

@@ -30,6 +30,7 @@ licences = ["LICENSE", "vendor/**/LICENSE*"]
 
 [build.settings]
 BUILD_SHARED_LIBS = "ON"
+CMAKE_LIBRARY_OUTPUT_DIRECTORY = "{build}/bin"
 TINY_COMMIT = "{commit}"
 
 [binding]
@@ -55,7 +56,6 @@ cmake_minimum_required(VERSION 3.15)
 project(tiny C CXX)
 option(TINY_MIRROR "" OFF)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
-set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 configure_file(info.h.in ${CMAKE_CURRENT_SOURCE_DIR}/info.h)
 add_library(tiny lib.c more.cpp)
 set_target_properties(tiny PROPERTIES VERSION 1.2.3 SOVERSION 1 PUBLIC_HEADER tensor.h)

@@ -36,7 +36,9 @@ def test_programs_run_from_the_build(tmp_path: Path, cache: Store, heard: Heard)
     assert set(build.programs) == {"tiny-cli", "tiny-extra"}
     assert build.missing == ("tiny-absent",)
     assert says(build.programs["tiny-cli"]) == ["c0ffee000", "lib.c", "0"]
+    assert build.libraries == build.programs["tiny-cli"].parent, "where the recipe wants them"
     assert (build.libraries / "libtiny.so").exists()
+    assert build.settings["CMAKE_LIBRARY_OUTPUT_DIRECTORY"] == "{build}/bin", "no folder of this machine"
     assert "lib.c" in build.compile_commands.read_text()
     assert build.log.read_text().count("Building C object") == 3
     assert heard.steps == ["Building tiny 1.0, pristine"]
