@@ -196,7 +196,9 @@ def build_settings(recipe: Recipe, tree: Tree, options: BuildOptions) -> dict[st
     return {
         "CMAKE_BUILD_TYPE": options.build_type,
         "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
-        "CMAKE_BUILD_RPATH_USE_ORIGIN": "ON",
+        # the rpath of a build has an empty part besides, which is whatever folder is the current one
+        "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
+        "CMAKE_INSTALL_RPATH": "$ORIGIN",
         **{name: value.replace("{commit}", commit) for name, value in recipe.settings.items()},
         **switch,
     }

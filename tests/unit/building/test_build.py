@@ -173,11 +173,14 @@ def test_ccache_shares_objects(tmp_path: Path) -> None:
 
 
 def test_programs_run_wherever_they_are_moved(tmp_path: Path, cache: Store) -> None:
-    """Installed programs find their libraries in their own folder; all licences lie beside."""
+    """Installed programs look for their libraries in their own folder alone; all licences lie beside."""
     build = make_build(cache, made_up.pristine(tmp_path / "tree"), CLI, progress=Quiet())
     files = install_programs(build, tmp_path / "here")
     shutil.rmtree(build.path)
     shutil.move(tmp_path / "here", tmp_path / "there")
+    command = ["readelf", "--dynamic", str(tmp_path / "there/bin/tiny-cli")]
+    dynamic = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert re.findall(r"\(R(?:UN)?PATH\).*\[(.*)\]", dynamic) == ["$ORIGIN"]
     assert says(tmp_path / "there/bin/tiny-cli")[0] == "c0ffee000"
     assert [path.relative_to(tmp_path / "here").as_posix() for path in files] == [
         "bin/libtiny.so",
