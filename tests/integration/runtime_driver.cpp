@@ -122,7 +122,7 @@ static void note_place(ggml_tensor * dst, const ggml_tensor * a, int ith, int nt
     while (first < CPU_SETSIZE && !CPU_ISSET(first, &cpus)) {
         first++;
     }
-    places[ith] = { (int) (ggml_numa_mirror_offset / (ptrdiff_t) ggml_numa_mirror_arena.stride), first, CPU_COUNT(&cpus) };
+    places[ith] = { (int) (ggml_numa_mirror_view.offset / (ptrdiff_t) ggml_numa_mirror_arena.stride), first, CPU_COUNT(&cpus) };
     (void) dst;
     (void) a;
     (void) nth;
@@ -328,6 +328,6 @@ int main(int argc, char ** argv) {
     const std::vector<float> values = read(w, n_threads);
         printf("{\"before\": %s, \"after\": %s, \"first_row\": %g, \"last_row\": %g, \"replicas_equal\": %s, \"offset\": %td, \"status\": %s}\n",
         before ? "true" : "false", all_equal(values, expected) ? "true" : "false", values.front(), values.back(),
-        replicas_equal(w, n_replicas) ? "true" : "false", ggml_numa_mirror_offset, ggml_numa_mirror_status());
+        replicas_equal(w, n_replicas) ? "true" : "false", ggml_numa_mirror_view.offset, ggml_numa_mirror_status());
     return 0;
 }

@@ -306,7 +306,7 @@ static void nested() {
         });
         REQUIRE(value == 1.0f + 6.0f * round);
         REQUIRE(cache.holds(value));
-        REQUIRE(ggml_numa_mirror_offset == 0);
+        REQUIRE(ggml_numa_mirror_view.offset == 0);
     }
 }
 
