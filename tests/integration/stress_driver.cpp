@@ -329,6 +329,36 @@ static void custom() {
     REQUIRE(cache.holds(2.0f));
 }
 
+// graphs know nothing of the mirror when it is asked for by another thread; their threads go on as they began
+static void late() {
+    const int n_products = 100;
+    std::atomic<bool> is_ready { false };
+    std::thread other([&] {
+        while (!is_ready) {
+        }
+        ggml_numa_init(GGML_NUMA_STRATEGY_MIRROR);
+    });
+    ggml_context * ctx = ggml_init({ ggml_tensor_overhead() * 4 + N_COLS * 1024 * 2 * sizeof(float), nullptr, false });
+    ggml_tensor * a = ggml_set_f32(ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_COLS, 1024), 1.0f);
+    ggml_tensor * b = ggml_set_f32(ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_COLS, 1), 1.0f);
+    for (bool is_over = false; !is_over;) {
+        is_over = ggml_numa_mirror_requested(); // once more
+        const float value = compute(n_threads, [&](ggml_context * in) {
+            ggml_tensor * sum = ggml_mul_mat(in, a, b);
+            for (int i = 1; i < n_products; i++) {
+                sum = ggml_add(in, sum, ggml_mul_mat(in, a, b));
+            }
+            return sum;
+        });
+        REQUIRE(value == (float) n_products * N_COLS);
+        is_ready = true;
+    }
+    other.join();
+    ggml_free(ctx);
+    placed weights(1.0f, GGML_NUMA_MIRROR_WEIGHTS);
+    REQUIRE(read(n_threads, weights) == 1.0f);
+}
+
 // what a sanitizer must find: a thread that writes what others read, a read beyond the end of a vector
 static void broken() {
     placed weights(1.0f, GGML_NUMA_MIRROR_WEIGHTS);
@@ -351,15 +381,17 @@ int main(int argc, char ** argv) {
     n_replicas = atoi(argv[2]);
     n_threads  = atoi(argv[3]);
 
-    ggml_numa_init(GGML_NUMA_STRATEGY_MIRROR);
-    REQUIRE(!ggml_numa_mirror_error());
+    if (scenario != "late") {
+        ggml_numa_init(GGML_NUMA_STRATEGY_MIRROR);
+        REQUIRE(!ggml_numa_mirror_error());
+    }
     static const struct {
         const char * name;
         void (*run)();
     } SCENARIOS[] = {
         { "user-threads", user_threads }, { "writers", writers }, { "churn", churn }, { "abort", abort_between },
         { "thread-counts", thread_counts }, { "fork", fork_child }, { "fork-late", fork_late },
-        { "nested", nested }, { "custom", custom },
+        { "nested", nested }, { "custom", custom }, { "late", late },
         { "broken", broken },
     };
     for (const auto & it : SCENARIOS) {

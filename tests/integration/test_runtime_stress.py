@@ -15,7 +15,7 @@ from tests.integration.drivers import compile_driver, run_driver
 
 pytestmark = [pytest.mark.sources, pytest.mark.build]
 
-SCENARIOS = ("user-threads", "writers", "churn", "abort", "thread-counts", "fork", "nested", "custom")
+SCENARIOS = ("user-threads", "writers", "churn", "abort", "thread-counts", "fork", "nested", "custom", "late")
 
 
 @pytest.fixture(scope="module")
