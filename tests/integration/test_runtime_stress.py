@@ -36,11 +36,11 @@ def test_nothing_is_stale(driver: Path, scenario: str, nodes: int, threads: int)
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_nothing_is_stale_with_the_other_barrier(driver: Path, scenario: str) -> None:
-    """The same with the barrier of two levels, without work stealing."""
+    """The same with the barrier of two levels, with work stealing."""
     env = {
         "GGML_NUMA_MIRROR_NODES": "3",
         "GGML_NUMA_MIRROR_BARRIER": "teams",
-        "GGML_NUMA_MIRROR_STEALING": "off",
+        "GGML_NUMA_MIRROR_STEALING": "on",
     }
     done = run_driver(driver, scenario, 3, 4, env=env)
     assert done.returncode == 0, done.stderr
