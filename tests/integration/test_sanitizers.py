@@ -146,7 +146,11 @@ def test_stress_scenarios_with_the_other_barrier(
     drivers: dict[str, Path], sanitizer: Sanitizer, scenario: str
 ) -> None:
     """The same with the barrier of two levels and work stealing."""
-    env = {"GGML_NUMA_MIRROR_NODES": "3", "GGML_NUMA_MIRROR_BARRIER": "teams", "GGML_NUMA_MIRROR_STEALING": "on"}
+    env = {
+        "GGML_NUMA_MIRROR_NODES": "3",
+        "GGML_NUMA_MIRROR_BARRIER": "teams",
+        "GGML_NUMA_MIRROR_STEALING": "on",
+    }
     check(drivers["stress"], sanitizer, scenario, 3, 3, **env)
 
 
