@@ -197,6 +197,20 @@ class VerificationError(NumaMirrorError):
     kind = "verification"
 
 
+class LabError(NumaMirrorError):
+    """The lab's machine could not be started, is not what was asked for, or broke down."""
+
+    exit_code = 40
+    kind = "lab"
+
+
+class LabTimeoutError(NumaMirrorError):
+    """The command in the lab did not end within the time limit."""
+
+    exit_code = 41
+    kind = "lab-timeout"
+
+
 DISK_FULL_HINT = "free some space, or choose another folder with --cache-dir; then run the same command again"
 
 

@@ -11,15 +11,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import selectors
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from numamirror_build.errors import DISK_FULL_HINT, DiskFullError, ToolMissingError
 
@@ -136,6 +139,88 @@ def run(
     return Completed(words, returncode, output)
 
 
+def run_tethered(
+    args: Callable[[Sequence[Path]], Sequence[str | Path]],
+    channels: Sequence[Callable[[bytes], None]],
+    *,
+    env: Mapping[str, str] | None = None,
+    timeout: float,
+    keep_open: Sequence[int] = (),
+) -> int | None:
+    """Run a program that ends with this process, even when that is killed; return its status.
+
+    Args:
+        args: program and arguments, made from one path per channel that the program can write to.
+        channels: called with what the program writes: the first with its output, stderr included,
+            each other one with what it writes to that channel's path.
+        env: the whole environment; None for :func:`environment`.
+        timeout: seconds after which the program is ended.
+        keep_open: file descriptors that the program inherits.
+
+    Returns:
+        The exit status (negative: ended by that signal), or None if the time was up.
+
+    Raises:
+        ToolMissingError: the program is not there.
+    """
+    pipes = [os.pipe() for _ in channels]
+    ends = [write for _, write in pipes]
+    words = [str(word) for word in args([Path(f"/proc/self/fd/{end}") for end in ends])]
+    until = time.monotonic() + timeout
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with interrupt_deferred():
+            try:
+                process = subprocess.Popen(
+                    [*_TETHER, str(os.getpid()), *words],
+                    env=environment() if env is None else dict(env),
+                    stdin=subprocess.DEVNULL,
+                    stdout=ends[0],
+                    stderr=ends[0],
+                    start_new_session=True,
+                    pass_fds=(*ends[1:], *keep_open),
+                )
+            except FileNotFoundError as error:
+                raise ToolMissingError(
+                    f"The program {_TETHER[0]} is needed and not installed", hint="install util-linux"
+                ) from error
+        while ends:
+            os.close(ends.pop())
+        if not _pump({read: channel for (read, _), channel in zip(pipes, channels, strict=True)}, until):
+            _end_group(process)
+            return None
+        return process.wait()
+    except BaseException:
+        if process:
+            _end_group(process, patience=5)
+        raise
+    finally:
+        for end in [*ends, *(read for read, _ in pipes)]:
+            os.close(end)
+
+
+# the kernel ends the shell, and what it becomes, with its parent; a parent that was gone before is noticed
+_TETHER = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+
+
+def _pump(channels: Mapping[int, Callable[[bytes], None]], until: float) -> bool:
+    """Hand on what is read until nobody can write any more; whether that was in time."""
+    with selectors.DefaultSelector() as selector:
+        for number, channel in channels.items():
+            selector.register(number, selectors.EVENT_READ, channel)
+        while selector.get_map():
+            remaining = until - time.monotonic()
+            if remaining <= 0:
+                return False
+            for key, _ in selector.select(remaining):
+                data = os.read(key.fd, 1 << 16)
+                if data:
+                    key.data(data)
+                else:
+                    selector.unregister(key.fd)
+    return True
+
+
 @contextmanager
 def interrupt_deferred() -> Iterator[None]:
     """Let Ctrl-C wait while a program is being started: there would be one, and nobody who knows it."""
@@ -170,7 +255,7 @@ def exclusive(path: Path) -> Iterator[int]:
         yield stream.fileno()
 
 
-def _end_group(process: subprocess.Popen[str], patience: float = 0) -> None:
+def _end_group(process: subprocess.Popen[Any], patience: float = 0) -> None:
     """End a program and what it started: at once, or after it had some seconds to end by itself."""
     with contextlib.suppress(ProcessLookupError):
         if patience:

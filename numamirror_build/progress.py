@@ -19,6 +19,9 @@ class Progress(Protocol):
     def update(self, text: str) -> None:
         """The current step got further; replaces the last update."""
 
+    def done(self) -> None:
+        """The current step has ended, and somebody else may write to the terminal."""
+
 
 class Quiet:
     """Says nothing."""
@@ -27,6 +30,9 @@ class Quiet:
         """Ignored."""
 
     def update(self, text: str) -> None:
+        """Ignored."""
+
+    def done(self) -> None:
         """Ignored."""
 
 
@@ -44,6 +50,9 @@ class Lines:
     def update(self, text: str) -> None:
         """Print the update, indented."""
         self._print(f"  {text}")
+
+    def done(self) -> None:
+        """A line has ended anyhow."""
 
     def _print(self, text: str) -> None:
         print(f"{time.monotonic() - self._start:7.1f}  {text}", file=self._stream, flush=True)

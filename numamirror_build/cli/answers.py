@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Answer:
-    """The same answer for machines and for people."""
+    """The same answer for machines and for people, and what the program ends with."""
 
     document: Mapping[str, Any]
     text: str
+    exit_code: int = 0
 
 
 def job(pipeline: Pipeline, products: Sequence[Product]) -> Answer:

@@ -32,18 +32,18 @@ BUILD = (*PLAN, "jobs", "cmake_arg")
 JOB = (*BUILD, "model", "out")
 
 
-def answering(*names: str) -> Callable[[Body], Callable[..., None]]:
+def answering(*names: str) -> Callable[[Body], Callable[..., int]]:
     """A decorator: the command takes these settings, and prints what its body answers.
 
     The body is called with the pipeline, the settings and the command's own options.
     """
 
-    def decorate(body: Body) -> Callable[..., None]:
+    def decorate(body: Body) -> Callable[..., int]:
         @functools.wraps(body)
-        def command(**parameters: Any) -> None:
+        def command(**parameters: Any) -> int:
             context = click.get_current_context()
             if context.invoked_subcommand is not None:
-                return
+                return 0
             settings = load_settings(given_settings(context), os.environ, Path.cwd())
             own = {name: value for name, value in parameters.items() if name not in OPTIONS}
             with reporting(quiet=settings.quiet, verbose=settings.verbose) as progress:
@@ -53,6 +53,7 @@ def answering(*names: str) -> Callable[[Body], Callable[..., None]]:
                 click.echo(json.dumps({**answer.document, "settings": settings.as_json()}, indent=2))
             elif answer.text:
                 click.echo(answer.text)
+            return answer.exit_code
 
         return setting_options(*names)(command)
 
@@ -156,6 +157,76 @@ def export(pipeline: Pipeline, settings: Settings) -> Answer:
 def show_settings(pipeline: Pipeline, settings: Settings) -> Answer:
     """Print the settings in force, and where each comes from."""
     return answers.settings(settings)
+
+
+@cli.group()
+@setting_options()
+def lab(**_: Any) -> None:
+    """Try things on a virtual machine with several NUMA nodes."""
+
+
+@lab.command(name="run", context_settings={"allow_interspersed_args": False})
+@click.option("--nodes", type=click.IntRange(min=1), help="How many nodes.  [default: 2]")
+@click.option("--cpus-per-node", type=click.IntRange(min=1), help="CPUs of each node.  [default: 2]")
+@click.option("--mem-per-node", metavar="SIZE", help="Memory of each node.  [default: 1G]")
+@click.option("--distance", type=int, help="From each node to each other.  [default: 21]")
+@click.option(
+    "--layout",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A TOML file that describes the nodes, instead of the four options above.",
+)
+@click.option(
+    "--env",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="A variable for the command, with the caller's value if none is given; may be repeated.",
+)
+@click.option(
+    "--scratch",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A folder that the command may write to, at the same place as here; it is made if it is not there.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="When the machine is switched off, whatever it does; its start counts.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@answering()
+def lab_run(
+    pipeline: Pipeline,
+    settings: Settings,
+    command: tuple[str, ...],
+    layout: Path | None,
+    env: tuple[str, ...],
+    scratch: Path | None,
+    timeout: float,
+    **given: Any,
+) -> Answer:
+    """Run a command on a virtual machine with several NUMA nodes.
+
+    The machine sees the files of this one, and what it changes is gone with it,
+    but for the folder that --scratch names.
+    The program ends with the command's exit status.
+    Write -- before the command.
+    """
+    from numamirror_build.cli import lab as answering_lab
+
+    return answering_lab.run(
+        pipeline.store,
+        answering_lab.chosen_layout(layout, {name: value for name, value in given.items() if value is not None}),
+        command,
+        env=env,
+        scratch=scratch,
+        timeout=timeout,
+        json=settings.json,
+        progress=pipeline.progress,
+    )
 
 
 def _request(settings: Settings) -> Request:

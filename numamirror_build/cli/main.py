@@ -92,7 +92,8 @@ def _fail(arguments: Sequence[str], lines: Sequence[str], document: dict[str, An
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    if "--json" in arguments:
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--json" in own:
         return True
     try:
         return load_settings({}, os.environ, Path.cwd()).json
