@@ -80,10 +80,16 @@ def reference() -> str:
 
 
 def _commands() -> Iterator[str]:
-    context = click.Context(cli, info_name=APP)
-    yield from _command(context, "the whole job")
-    for name, command in cli.commands.items():
-        yield from _command(click.Context(command, info_name=name, parent=context), name)
+    yield from _command(click.Context(cli, info_name=APP), "the whole job")
+    yield from _subcommands(cli)
+
+
+def _subcommands(group: click.Group, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from _subcommands(command, f"{before}{name} ")
+        else:
+            yield from _command(click.Context(command, info_name=name), before + name)
 
 
 def _command(context: click.Context, title: str) -> Iterator[str]:

@@ -140,7 +140,7 @@ def run(
 
 
 def run_tethered(
-    args: Callable[[Sequence[Path]], Sequence[str | Path]],
+    args: Callable[[tuple[Path, ...]], Sequence[str | Path]],
     channels: Sequence[Callable[[bytes], None]],
     *,
     env: Mapping[str, str] | None = None,
@@ -165,7 +165,7 @@ def run_tethered(
     """
     pipes = [os.pipe() for _ in channels]
     ends = [write for _, write in pipes]
-    words = [str(word) for word in args([Path(f"/proc/self/fd/{end}") for end in ends])]
+    words = [str(word) for word in args(tuple(Path(f"/proc/self/fd/{end}") for end in ends))]
     until = time.monotonic() + timeout
     process: subprocess.Popen[bytes] | None = None
     try:

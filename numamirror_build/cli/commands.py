@@ -219,7 +219,9 @@ def lab_run(
 
     return answering_lab.run(
         pipeline.store,
-        answering_lab.chosen_layout(layout, {name: value for name, value in given.items() if value is not None}),
+        answering_lab.chosen_layout(
+            layout, {name: value for name, value in given.items() if value is not None}
+        ),
         command,
         env=env,
         scratch=scratch,

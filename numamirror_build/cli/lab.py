@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -83,5 +84,9 @@ def run(
 
 
 def _pass_on(stream: BinaryIO, data: bytes) -> None:
-    stream.write(data)
-    stream.flush()
+    """Hand on output; when nobody reads it, the machine has no use any more."""
+    try:
+        stream.write(data)
+        stream.flush()
+    except BrokenPipeError as error:
+        raise click.exceptions.Exit(128 + signal.SIGPIPE) from error

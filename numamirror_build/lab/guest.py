@@ -1,4 +1,4 @@
-"""What runs in the guest: its first process, and the command with the variables and the folder it is given."""
+"""What runs in the guest: its first process, and the command with its variables and its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guest's first file system, as an archive that the kernel unpacks; the same content gives the same bytes."""
+"""The guest's first file system, as an archive for the kernel; same content, same bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_initramfs(folders: Iterable[str], files: Mapping[str, tuple[int, bytes]
 def _entry(number: int, path: str, mode: int, content: bytes) -> bytes:
     name = path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(mode) else 1
-    # inode, mode, owner, group, links, time, size, devices of the file and of the node, length of the name, sum
+    # inode, mode, owner, group, links, time, size, two devices of two numbers, length of the name, sum
     fields = (number, mode, 0, 0, links, 0, len(content), 0, 0, 0, 0, len(name), 0)
     head = b"070701" + b"".join(b"%08X" % field for field in fields) + name
     return _padded(head) + _padded(content)

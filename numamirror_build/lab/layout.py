@@ -129,7 +129,9 @@ def parse_memory(value: object, where: str) -> int:
     found = re.fullmatch(r"([0-9]+)([MG])", value) if isinstance(value, str) else None
     if not found:
         raise ConfigError(
-            f"Not a size of memory: {value!r}", where=where, hint="write a number and M or G, for example 512M"
+            f"Not a size of memory: {value!r}",
+            where=where,
+            hint="write a number and M or G, for example 512M",
         )
     return int(found[1]) * _UNITS[found[2]]
 

@@ -8,6 +8,11 @@ from pathlib import Path
 
 from numamirror_build.lab.layout import DISTANCE, LOCAL, MIB, Layout, Node
 
+# without its checks of timers and its watchdog the kernel also starts when the host is busy
+_KERNEL = "console=ttyS0 quiet no_timer_check nowatchdog panic=-1"
+
+_SET_OF_CPUS = 8
+
 
 @dataclass(frozen=True)
 class Files:
@@ -29,7 +34,7 @@ def machine_arguments(layout: Layout, files: Files) -> list[str]:
         *("-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max"),
         *_nodes(layout),
         *("-kernel", str(files.kernel), "-initrd", str(files.initramfs)),
-        *("-append", "console=ttyS0 quiet panic=-1"),
+        *("-append", _KERNEL),
         *("-serial", "stdio"),
         *_ports(files.ports),
         *_folder("host", Path("/"), "readonly=on"),
@@ -44,10 +49,14 @@ def _nodes(layout: Layout) -> list[str]:
     those of CPUs first.
     So each number gets a socket, which may have no CPU in it:
     that keeps nodes without CPUs in their place, and leaves a gap where there is no node.
+
+    A machine with at most eight such places addresses several CPUs at once by a set of their numbers,
+    and QEMU loses what goes to a CPU behind an empty place: the kernel hangs.
+    So there are always more.
     """
     by_id = {node.id: node for node in layout.nodes}
     sockets = [by_id.get(number, Node(number, 0, 0)) for number in range(max(by_id) + 1)]
-    cores = max(node.cpus for node in sockets)
+    cores = max(_SET_OF_CPUS // len(sockets) + 1, *(node.cpus for node in sockets))
     size = f"1,sockets={len(sockets)},cores={cores},threads=1,maxcpus={len(sockets) * cores}"
     arguments = ["-smp", size, "-m", f"{layout.memory // MIB}M"]
     for node in sockets:

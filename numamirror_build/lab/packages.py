@@ -1,4 +1,4 @@
-"""Debian packages, fetched with apt's own programs and unpacked in the cache: without root, and not installed."""
+"""Debian packages, fetched with apt's own programs and unpacked in the cache, without root."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEPENDS = re.compile(r"^ *\|?Depends: (linux-image-\S+)$", re.MULTILINE)
 
 
 class PackageSource:
-    """Where packages come from: what this system's apt knows, with package lists of our own if it has none."""
+    """Where packages come from: this system's apt, with package lists of our own if it has none."""
 
     def __init__(self, store: Store, progress: Progress) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class PackageSource:
         return self._fetch(name, lambda: [name])
 
     def with_dependencies(self, name: str) -> Path:
-        """The folder in which a package is unpacked, and all that it needs and this system has not installed."""
+        """The folder with a package, unpacked, and all that it needs and this system has not."""
         return self._fetch(name, lambda: self._needed(name))
 
     def what_it_names(self, name: str, *, keep: Callable[[Path], None]) -> Path:
@@ -102,9 +102,7 @@ class PackageSource:
         options = self._options if program.startswith("apt") else ()
         # as root, apt would fetch as a user who may not write to the cache
         options += ("-o", "APT::Sandbox::User=root") if program == "apt-get" else ()
-        done = proc.run(
-            [program, *options, *arguments], cwd=cwd, env={**proc.environment(), "LC_ALL": "C"}
-        )
+        done = proc.run([program, *options, *arguments], cwd=cwd, env={**proc.environment(), "LC_ALL": "C"})
         if done.returncode != 0:
             lines = [line for line in done.output.splitlines() if line.startswith("E:")]
             raise ToolMissingError(

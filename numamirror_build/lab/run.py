@@ -19,7 +19,8 @@ from numamirror_build.lab.machine import Files, machine_arguments
 from numamirror_build.lab.parts import Parts
 from numamirror_build.progress import Progress
 
-_CONSOLE_LINES = 20
+_CONSOLE_LINES = 100
+_FAULTS = ("Kernel panic", "BUG:", "Oops:", "soft lockup")
 _NODE = re.compile(r"node (\d+) (\d+) ([\d ]*) cpus ([\d,-]*)")
 
 
@@ -107,8 +108,9 @@ def run_in_lab(
         raise LabTimeoutError(
             f"{what} within {timeout:g} seconds",
             where=where,
-            why=conversation.console_tail(),
+            why=conversation.complaint(),
             hint="give more time with --timeout",
+            details={"console": conversation.console()},
         )
     if conversation.exit_status is None:
         raise LabError(
@@ -116,9 +118,9 @@ def run_in_lab(
             if conversation.ready
             else "The machine did not start",
             where=where,
-            why=conversation.failure or conversation.console_tail() or f"QEMU ended with status {status}",
+            why=conversation.failure or conversation.complaint() or f"QEMU ended with status {status}",
             hint="see docs/lab.md",
-            details={"qemu_status": status, "console": conversation.console_tail()},
+            details={"qemu_status": status, "console": conversation.console()},
         )
     after = _files(command.scratch)
     return Outcome(
@@ -152,12 +154,17 @@ class _Conversation:
         self.exit_status: int | None = None
         self.channels = (self._on_console, self._on_control, on_stdout, on_stderr)
 
-    def console_tail(self) -> str:
+    def console(self) -> list[str]:
         """The last lines of the kernel, or of QEMU."""
-        text = self._console.decode(errors="replace")
-        text = re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|c)", "", text)
+        text = re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|c)", "", self._console.decode(errors="replace"))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return "\n".join(lines[-_CONSOLE_LINES:])
+        return lines[-_CONSOLE_LINES:]
+
+    def complaint(self) -> str | None:
+        """What the console says of an end that nobody asked for."""
+        lines = self.console()
+        faults = [line for line in lines if any(word in line for word in _FAULTS)]
+        return "\n".join(faults[:1] or lines[-3:]) or None
 
     def _on_console(self, data: bytes) -> None:
         self._console += data
@@ -228,6 +235,8 @@ def _files(folder: Path | None) -> dict[str, tuple[int, int]]:
     """Size and time of each file below a folder, which is made if it is not there."""
     if folder is None:
         return {}
+    if folder == Path("/"):
+        raise ConfigError("The scratch folder is the whole file system", hint="name a folder of its own")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -157,3 +157,71 @@ def test_nothing_stays_behind(tmp_path: Path, end: signal.Signals) -> None:
     process.send_signal(end)
     process.wait(timeout=20)
     assert gone(child)
+
+
+def tethered(script: str, *channels: bytearray, timeout: float = 30) -> int | None:
+    """Run a shell script that gets the channels' paths as arguments."""
+    return proc.run_tethered(
+        lambda paths: [*sh(script), *paths], [channel.extend for channel in channels], timeout=timeout
+    )
+
+
+def test_channels_are_read_apart() -> None:
+    """Output comes through the first channel, stderr included; what is written to a path through its own."""
+    output, one, other = bytearray(), bytearray(), bytearray()
+    script = 'echo a; echo b >&2; head -c 300000 /dev/zero >"$1"; echo two >"$2"; exit 4'
+    assert tethered(script, output, one, other) == 4
+    assert (bytes(output), len(one), bytes(other)) == (b"a\nb\n", 300000, b"two\n")
+
+
+def test_tethered_programs_end_when_the_time_is_up() -> None:
+    """The status is None then, and the program is gone."""
+    output = bytearray()
+    begun = time.monotonic()
+    assert tethered("echo $$; sleep 60", output, timeout=1) is None
+    assert time.monotonic() - begun < 20
+    assert gone(int(output))
+
+
+def test_a_reader_that_fails_ends_the_program(tmp_path: Path) -> None:
+    """When output cannot be handed on, what makes it ends, and the error is the caller's."""
+    pid = tmp_path / "pid"
+
+    def fail(data: bytes) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        proc.run_tethered(lambda _: sh(f"echo $$ >{pid}; yes"), [fail], timeout=30)
+    assert gone(written_number(pid))
+
+
+def test_tethered_programs_end_with_a_killed_parent(tmp_path: Path) -> None:
+    """After kill -9 of the process that started it, the kernel ends the program."""
+    pid = tmp_path / "pid"
+    code = (
+        "from numamirror_build import proc; "
+        f"proc.run_tethered(lambda _: ['sh', '-c', 'echo $$ >{pid}; exec sleep 60'], [print], timeout=60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    child = written_number(pid)
+    assert Path(f"/proc/{child}/cmdline").read_bytes() != b""
+    parent.kill()
+    parent.wait()
+    assert gone(child)
+
+
+def test_tethered_programs_do_not_start_without_their_parent(tmp_path: Path) -> None:
+    """A parent that was gone before the tether was fastened is noticed."""
+    marker = tmp_path / "started"
+    subprocess.run([*proc._TETHER, "1", "touch", str(marker)], check=False)
+    assert not marker.exists()
+    subprocess.run([*proc._TETHER, str(os.getpid()), "touch", str(marker)], check=True)
+    assert marker.exists()
+
+
+def test_nothing_stays_open_after_a_tethered_program() -> None:
+    """Descriptors of channels are closed, whatever the end was."""
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    tethered("true", bytearray(), bytearray())
+    tethered("sleep 60", bytearray(), timeout=0.2)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

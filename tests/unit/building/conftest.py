@@ -43,6 +43,9 @@ class Heard:
         """Kept."""
         self.updates.append(text)
 
+    def done(self) -> None:
+        """Ignored."""
+
 
 @pytest.fixture
 def heard() -> Heard:

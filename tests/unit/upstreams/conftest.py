@@ -42,6 +42,9 @@ class Heard:
     def update(self, text: str) -> None:
         """Ignored."""
 
+    def done(self) -> None:
+        """Ignored."""
+
 
 @pytest.fixture
 def heard() -> Heard:

@@ -1,0 +1,204 @@
+"""The lab: machines that really start, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numamirror_build.errors import LabError, LabTimeoutError
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="QEMU is not installed"),
+]
+
+LAB = [sys.executable, "-c", "from numamirror_build.cli.main import main; main()", "lab", "run"]
+SMALL = ["--cpus-per-node", "1", "--mem-per-node", "256M"]
+ODD = """
+distance = 20
+
+[[node]]
+id = 0
+cpus = 1
+memory = "256M"
+
+[[node]]
+id = 2
+cpus = 2
+memory = "384M"
+
+[[node]]
+id = 3
+memory = "128M"
+
+[[node]]
+id = 4
+cpus = 1
+
+[[distances]]
+from = 2
+to = 3
+distance = 40
+"""
+MOUNTS = Path("/proc/self/mounts")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """After each test: no process of the lab, no mount, no temporary file."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("LAB_TEST", str(tmp_path))
+    mounts = MOUNTS.read_text()
+    yield
+    for _ in range(100):
+        if not machines(tmp_path):
+            break
+        time.sleep(0.05)
+    assert machines(tmp_path) == []
+    assert MOUNTS.read_text() == mounts
+    assert list(temporary.iterdir()) == []
+
+
+def machines(tmp_path: Path) -> list[int]:
+    """The machines that this test has started and that run: its environment is theirs."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            is_ours = f"LAB_TEST={tmp_path}\0".encode() in (process / "environ").read_bytes()
+            is_machine = b"qemu-system" in (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if is_ours and is_machine:
+            found.append(int(process.name))
+    return found
+
+
+def start(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
+    """Start ``lab run``."""
+    return subprocess.Popen(
+        [*LAB, *map(str, words)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def run(folder: Path, *words: str | Path) -> tuple[int, Any]:
+    """Run ``lab run --json`` to its end: exit status and document."""
+    process = start(folder, "--json", *words)
+    out, error = process.communicate()
+    assert out, error
+    return process.returncode, json.loads(out)
+
+
+def test_a_command_on_two_nodes(tmp_path: Path) -> None:
+    """It finds files, folder and variables, and two nodes; what it writes to the scratch folder stays."""
+    (tmp_path / "here").write_text("host")
+    script = """
+        cat here; echo; pwd; echo "$LAB_WORD"
+        cat /sys/devices/system/node/has_cpu /sys/devices/system/node/has_memory
+        taskset -pc $$ >/dev/null && grep Cpus_allowed_list /proc/self/status
+        echo changed >here; cat here
+        echo new >"a scratch, folder/new file"
+        echo complaint >&2
+        exit 7
+    """
+    scratch = "a scratch, folder"
+    words = ["--scratch", scratch, "--env", "LAB_WORD=it's", "--", "sh", "-c", script]
+    status, document = run(tmp_path, *SMALL, *words)
+    assert status == document["exit_status"] == 7
+    lines = document["stdout"].splitlines()
+    assert lines == ["host", str(tmp_path), "it's", "0-1", "0-1", "Cpus_allowed_list:\t0-1", "changed"]
+    assert document["stderr"] == "complaint\n"
+    assert (tmp_path / "here").read_text() == "host", "the host's files are not changed"
+    assert document["files"] == {"new file": 4}
+    assert (tmp_path / scratch / "new file").read_text() == "new\n"
+    assert [(node["id"], node["cpus"], node["distances"]) for node in document["nodes"]] == [
+        (0, "0", [10, 21]),
+        (1, "1", [21, 10]),
+    ]
+    assert all(node["memory"] > 128 << 20 for node in document["nodes"])
+
+
+def test_nodes_as_a_file_describes_them(tmp_path: Path) -> None:
+    """The kernel sees the gap, the node without memory, that without CPUs, sizes and distances."""
+    (tmp_path / "odd.toml").write_text(ODD)
+    show = "cd /sys/devices/system/node; ls -d node*; cat has_cpu has_memory node2/cpulist node2/distance"
+    status, document = run(tmp_path, "--layout", "odd.toml", "--", "sh", "-c", show)
+    assert status == 0
+    assert document["stdout"].split("\n") == [
+        *("node0", "node2", "node3", "node4", "0,2,4", "0,2-3", "1-2", "20 10 40 20", "")
+    ]
+    sizes = {node["id"]: node["memory"] >> 20 for node in document["nodes"]}
+    assert sizes[4] == 0 and 128 < sizes[0] < 256 and 256 < sizes[2] <= 384 and 96 < sizes[3] <= 128
+
+
+def test_killed_while_the_command_runs(tmp_path: Path) -> None:
+    """kill -9 of the program ends the machine; files written so far are there."""
+    process = start(tmp_path, *SMALL, "--scratch", "s", "--", "sh", "-c", "echo x >s/x; echo on; sleep 600")
+    assert process.stdout and process.stdout.readline() == "on\n", "output comes while the command runs"
+    assert len(machines(tmp_path)) == 1
+    process.kill()
+    process.communicate()
+    assert (tmp_path / "s/x").read_text() == "x\n"
+
+
+def test_killed_at_many_moments(tmp_path: Path) -> None:
+    """Whenever it is killed while a machine starts, the machine ends, too."""
+    seen = 0
+    for moment in range(12):
+        process = start(tmp_path, *SMALL, "--", "true")
+        time.sleep(0.4 + 0.15 * moment)
+        seen += len(machines(tmp_path))
+        process.kill()
+        process.communicate()
+    assert seen > 0
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_end(tmp_path: Path, number: signal.Signals, status: int) -> None:
+    """Ctrl-C and SIGTERM end the machine and then the program, with the usual exit codes."""
+    process = start(tmp_path, *SMALL, "--", "true")
+    while not machines(tmp_path):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert "Traceback" not in error
+    assert machines(tmp_path) == []
+
+
+def test_the_time_limit(tmp_path: Path) -> None:
+    """A machine that takes longer is switched off; the exit code is the limit's own."""
+    status, document = run(tmp_path, *SMALL, "--timeout", "2", "--", "true")
+    assert status == LabTimeoutError.exit_code
+    assert document["error"] == "lab-timeout"
+    assert "within 2 seconds" in document["what"]
+
+
+def test_a_kernel_that_dies(tmp_path: Path) -> None:
+    """A machine that breaks down is an error of the lab, with the kernel's reason."""
+    status, document = run(
+        tmp_path, *SMALL, "--", "sh", "-c", "echo before; echo c >/proc/sysrq-trigger; sleep 60"
+    )
+    assert status == LabError.exit_code
+    assert document["error"] == "lab"
+    assert "Kernel panic" in document["why"]
+
+
+def test_output_that_nobody_reads(tmp_path: Path) -> None:
+    """When the reader of a pipe is content, the machine is switched off."""
+    process = start(tmp_path, *SMALL, "--", "yes")
+    assert process.stdout and process.stdout.readline() == "y\n"
+    process.stdout.close()
+    assert process.wait(60) == 128 + signal.SIGPIPE
+    assert machines(tmp_path) == []
