@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 
 from numamirror_build.building.build import Build
+from numamirror_build.building.recipe import load_recipe
 from numamirror_build.errors import AuditError
-from numamirror_build.patching.apply import PatchedTree
 from numamirror_build.patching.audit import audit
-from numamirror_build.patching.plan import Plan
 from numamirror_build.pipeline import Pipeline, Request
 from numamirror_build.progress import Quiet
 from numamirror_build.rewrite import apply_edits
 from numamirror_build.store import Store
-from numamirror_build.upstreams.checkout import Checkout
 from numamirror_build.upstreams.pins import load_pins
 
 pytestmark = [pytest.mark.sources, pytest.mark.build]
@@ -44,25 +42,46 @@ def test_other_pins_pass(store: Store, pin: str) -> None:
     assert "ggml/src/ggml.c" in made.compiled
 
 
-@pytest.mark.parametrize("path", ["ggml/src/ggml-cpu/ops.cpp", "ggml/src/ggml-alloc.c"])
+def test_ik_llama_passes(ik_pipeline: Pipeline) -> None:
+    """The same holds for ik_llama.cpp: operations, iqk kernels, programs, and what its build generates."""
+    made = ik_pipeline.audit
+    kernels = {path for path in made.compiled if path.startswith("ggml/src/iqk/fa/")}
+    assert len(kernels) == 9
+    operations = {"ggml/src/ggml.c", "ggml/src/iqk/iqk_cpu_ops.cpp", "src/llama.cpp"}
+    programs = {"examples/server/server.cpp", "examples/llama-bench/llama-bench.cpp", "common/build-info.cpp"}
+    assert operations | programs <= set(made.compiled)
+    assert {"ggml/src/ggml-rpc.cpp"} <= {entry.path for entry in made.uncompiled}
+    assert not any("lacks that program" in entry.reason for entry in made.excluded)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "path"),
+    [
+        ("llama.cpp", "ggml/src/ggml-cpu/ops.cpp"),
+        ("llama.cpp", "ggml/src/ggml-alloc.c"),
+        ("ik_llama.cpp", "ggml/src/ggml.c"),
+        ("ik_llama.cpp", "ggml/src/iqk/iqk_cpu_ops.cpp"),
+    ],
+)
 def test_edit_that_is_left_out_is_found(
-    tmp_path: Path, checkout: Checkout, patched_tree: PatchedTree, patched_build: Build, path: str
+    tmp_path: Path, pipeline: Pipeline, ik_pipeline: Pipeline, upstream: str, path: str
 ) -> None:
     """When the plan lacks the edits of one line, the audit names exactly that line."""
-    content = (checkout.path / path).read_bytes()
-    lines = [site.line for site in patched_tree.plan.sites if site.path == path and site.kind == "read"]
+    made = {"llama.cpp": pipeline, "ik_llama.cpp": ik_pipeline}[upstream]
+    content = (made.checkout.path / path).read_bytes()
+    lines = [site.line for site in made.plan.sites if site.path == path and site.kind == "read"]
     left_out = next(line for line in lines if lines.count(line) == 1)
     edits = [
         edit
-        for edit in patched_tree.plan.edits
+        for edit in made.plan.edits
         if edit.path == path and content.count(b"\n", 0, edit.start) + 1 != left_out
     ]
     text = apply_edits(content, edits)
     line = text.splitlines().index(content.splitlines()[left_out - 1]) + 1
 
-    build = _build_of_one_unit(patched_build, path, text, tmp_path / "build")
+    build = _build_of_one_unit(made.patched_build, path, text, tmp_path / "build")
     with pytest.raises(AuditError) as caught:
-        audit(Store(tmp_path / "cache"), patched_tree, build, progress=Quiet())
+        audit(Store(tmp_path / "cache"), made.patched_tree, build, progress=Quiet())
     accesses = caught.value.details["accesses"]
     assert [(access["path"], access["line"]) for access in accesses] == [(path, line)]
 
@@ -70,15 +89,10 @@ def test_edit_that_is_left_out_is_found(
 def _build_of_one_unit(build: Build, path: str, text: bytes, folder: Path) -> Build:
     """A copy of a build's sources in which one file is other, and which compiles that file alone."""
     shutil.copytree(build.path / "source", folder / "source")
-    source = folder / "source/vendor/llama.cpp" / path
+    source = folder / "source" / load_recipe(build.tree.checkout.pin.upstream).vendored / path
     source.write_bytes(text)
     entries = json.loads(build.compile_commands.read_text().replace(str(build.path), str(folder)))
     commands = folder / "build/compile_commands.json"
     commands.parent.mkdir()
     commands.write_text(json.dumps([entry for entry in entries if entry["file"] == str(source)]))
     return dataclasses.replace(build, path=folder, key="one-unit", compile_commands=commands)
-
-
-def test_plan_has_what_the_audit_proves(plan: Plan) -> None:
-    """The files of the test above are rewritten at all."""
-    assert {"ggml/src/ggml-cpu/ops.cpp", "ggml/src/ggml-alloc.c"} <= set(plan.counts())

@@ -12,10 +12,6 @@ GGML_NUMA_STRATEGY_ISOLATE = 2
 GGML_NUMA_STRATEGY_NUMACTL = 3
 GGML_NUMA_STRATEGY_MIRROR = 4
 
-_init = C._lib.llama_numa_init
-_init.argtypes = [ctypes.c_int]
-_init.restype = None
-
 
 def llama_numa_init(numa: bool | int) -> None:
     """Choose the strategy of the process, before its first model is loaded.
@@ -29,4 +25,7 @@ def llama_numa_init(numa: bool | int) -> None:
     if not GGML_NUMA_STRATEGY_DISABLED <= numa <= GGML_NUMA_STRATEGY_MIRROR:
         raise ValueError(f"there is no NUMA strategy {numa!r}")
     C.llama_backend_init()
-    _init(int(numa))
+    function = C._lib.llama_numa_init
+    function.argtypes = [ctypes.c_int]
+    function.restype = None
+    function(int(numa))
