@@ -196,6 +196,12 @@ def lab(**_: Any) -> None:
     metavar="SECONDS",
     help="When the machine is switched off, whatever it does; its start counts.",
 )
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Count the bytes that a program which marks its phases loads and stores; written to FILE as JSON.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @answering()
 def lab_run(
@@ -206,6 +212,7 @@ def lab_run(
     env: tuple[str, ...],
     scratch: Path | None,
     timeout: float,
+    trace: Path | None,
     **given: Any,
 ) -> Answer:
     """Run a command on a virtual machine with several NUMA nodes.
@@ -226,6 +233,7 @@ def lab_run(
         env=env,
         scratch=scratch,
         timeout=timeout,
+        trace=trace,
         json=settings.json,
         progress=pipeline.progress,
     )

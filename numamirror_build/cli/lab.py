@@ -16,6 +16,8 @@ from numamirror_build.lab.guest import Command, passed_environment
 from numamirror_build.lab.layout import DISTANCE, Layout, even_layout, load_layout
 from numamirror_build.lab.parts import find_parts
 from numamirror_build.lab.run import run_in_lab
+from numamirror_build.lab.trace import make_plugin
+from numamirror_build.store import write_json
 
 if TYPE_CHECKING:
     from numamirror_build.progress import Progress
@@ -48,6 +50,7 @@ def run(
     env: Sequence[str],
     scratch: Path | None,
     timeout: float,
+    trace: Path | None,
     json: bool,
     progress: Progress,
 ) -> Answer:
@@ -72,7 +75,10 @@ def run(
         on_stdout=sink("stdout", sys.stdout.buffer),
         on_stderr=sink("stderr", sys.stderr.buffer),
         progress=progress,
+        plugin=make_plugin(store) if trace else None,
     )
+    if trace and outcome.trace:
+        write_json(trace.absolute(), outcome.trace.as_json())
     document = {
         "command": list(words),
         "layout": layout.as_json(),

@@ -42,6 +42,16 @@ def machine_arguments(layout: Layout, files: Files) -> list[str]:
     ]
 
 
+def places_per_node(layout: Layout) -> int:
+    """How many places for CPUs each node has; QEMU numbers places, those of node 0 first.
+
+    A machine with at most eight places addresses several CPUs at once by a set of their numbers,
+    and QEMU loses what goes to a CPU behind an empty place: the kernel hangs.
+    So there are always more.
+    """
+    return max(_SET_OF_CPUS // (layout.nodes[-1].id + 1) + 1, *(node.cpus for node in layout.nodes))
+
+
 def _nodes(layout: Layout) -> list[str]:
     """A socket for each node.
 
@@ -49,14 +59,10 @@ def _nodes(layout: Layout) -> list[str]:
     those of CPUs first.
     So each number gets a socket, which may have no CPU in it:
     that keeps nodes without CPUs in their place, and leaves a gap where there is no node.
-
-    A machine with at most eight such places addresses several CPUs at once by a set of their numbers,
-    and QEMU loses what goes to a CPU behind an empty place: the kernel hangs.
-    So there are always more.
     """
     by_id = {node.id: node for node in layout.nodes}
     sockets = [by_id.get(number, Node(number, 0, 0)) for number in range(max(by_id) + 1)]
-    cores = max(_SET_OF_CPUS // len(sockets) + 1, *(node.cpus for node in sockets))
+    cores = places_per_node(layout)
     size = f"1,sockets={len(sockets)},cores={cores},threads=1,maxcpus={len(sockets) * cores}"
     arguments = ["-smp", size, "-m", f"{layout.memory // MIB}M"]
     for node in sockets:
@@ -86,16 +92,16 @@ def _distance(layout: Layout, one: int, other: int) -> int:
 def _ports(ports: Mapping[str, Path]) -> list[str]:
     arguments = ["-device", f"virtio-serial-pci,max_ports={len(ports) + 1}"]  # the first is for consoles
     for name, path in ports.items():
-        arguments += ["-chardev", f"file,id={name},path={_escaped(path)}"]
+        arguments += ["-chardev", f"file,id={name},path={escaped(path)}"]
         arguments += ["-device", f"virtserialport,chardev={name},name={name}"]
     return arguments
 
 
 def _folder(name: str, path: Path, access: str) -> list[str]:
-    options = f"local,id={name},path={_escaped(path)},security_model=none,multidevs=remap,{access}"
+    options = f"local,id={name},path={escaped(path)},security_model=none,multidevs=remap,{access}"
     return ["-fsdev", options, "-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
 
 
-def _escaped(path: Path) -> str:
+def escaped(path: Path) -> str:
     """A path as a value of QEMU's options, in which commas separate."""
     return str(path).replace(",", ",,")

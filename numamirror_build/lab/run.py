@@ -17,6 +17,7 @@ from numamirror_build.lab.guest import Command, make_guest
 from numamirror_build.lab.layout import Layout
 from numamirror_build.lab.machine import Files, machine_arguments
 from numamirror_build.lab.parts import Parts
+from numamirror_build.lab.trace import Trace, parse_trace, trace_arguments
 from numamirror_build.progress import Progress
 
 _CONSOLE_LINES = 100
@@ -44,6 +45,7 @@ class Outcome:
         files: those in the scratch folder that are new or changed, below it, with their sizes.
         boot_seconds: from the start of the machine to that of the command.
         seconds: in all.
+        trace: what was counted, if that was asked for.
     """
 
     exit_status: int
@@ -51,10 +53,11 @@ class Outcome:
     files: Mapping[str, int]
     boot_seconds: float
     seconds: float
+    trace: Trace | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The outcome for machines."""
-        return asdict(self)
+        return {**asdict(self), "trace": self.trace and self.trace.as_json()}
 
 
 def run_in_lab(
@@ -66,6 +69,7 @@ def run_in_lab(
     on_stdout: Callable[[bytes], None],
     on_stderr: Callable[[bytes], None],
     progress: Progress,
+    plugin: Path | None = None,
 ) -> Outcome:
     """Run a command on a machine of that layout.
 
@@ -77,6 +81,7 @@ def run_in_lab(
         on_stdout: called with what the command writes to its standard output, as it comes.
         on_stderr: the same for its standard error.
         progress: what is told how far it got.
+        plugin: the plugin that counts loads and stores, if that is asked for.
 
     Raises:
         ConfigError: the scratch folder cannot be used.
@@ -86,17 +91,19 @@ def run_in_lab(
     before = _files(command.scratch)
     size = f"{len(layout.nodes)} nodes, {layout.cpus} CPUs, {layout.memory >> 20} MiB"
     progress.step(f"Starting a machine: {size}")
+    counts = bytearray()
     conversation = _Conversation(layout, progress, on_stdout, on_stderr)
     with _in_memory(make_guest(command, busybox=parts.busybox, modules=parts.modules)) as initramfs:
 
         def arguments(ports: tuple[Path, ...]) -> list[str | Path]:
-            named = dict(zip(("control", "stdout", "stderr"), ports[1:], strict=True))
+            named = dict(zip(("control", "stdout", "stderr"), ports[1:4], strict=True))
             files = Files(parts.kernel, Path(f"/proc/self/fd/{initramfs}"), named, command.scratch)
-            return [parts.qemu, *machine_arguments(layout, files)]
+            traced = trace_arguments(plugin, layout, ports[4]) if plugin else []
+            return [parts.qemu, *machine_arguments(layout, files), *traced]
 
         status = proc.run_tethered(
             arguments,
-            conversation.channels,
+            [*conversation.channels, counts.extend],
             env={**proc.environment(), **parts.qemu_env},
             timeout=timeout,
             keep_open=[initramfs],
@@ -129,6 +136,7 @@ def run_in_lab(
         {name: facts[0] for name, facts in after.items() if before.get(name) != facts},
         round(conversation.boot_seconds, 3),
         round(seconds, 3),
+        parse_trace(counts.decode(errors="replace"), layout) if plugin else None,
     )
 
 

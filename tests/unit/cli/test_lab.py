@@ -14,6 +14,7 @@ from numamirror_build.cli.main import USAGE, run
 from numamirror_build.errors import ConfigError, LabTimeoutError
 from numamirror_build.lab.layout import even_layout
 from numamirror_build.lab.run import Outcome, SeenNode
+from numamirror_build.lab.trace import Count, Trace
 
 
 @dataclass
@@ -26,12 +27,13 @@ class FakeLab:
 
     def run(self, layout: Any, command: Any, parts: Any, **more: Any) -> Outcome:
         """Answers with status 3."""
-        self.asked = {"layout": layout, "command": command, "timeout": more["timeout"]}
+        self.asked = {"layout": layout, "command": command, **more}
         more["on_stdout"](b"out\n")
         more["on_stderr"](self.stderr)
         if self.error:
             raise self.error
-        return Outcome(3, (SeenNode(0, "0", 1, (10,)),), {"file": 4}, 1.5, 2.5)
+        trace = Trace((Count("generation", "kv", 0, 0, 8, 0),)) if more["plugin"] else None
+        return Outcome(3, (SeenNode(0, "0", 1, (10,)),), {"file": 4}, 1.5, 2.5, trace)
 
 
 @dataclass
@@ -95,9 +97,21 @@ def test_json(fake: FakeLab, capsys: pytest.CaptureFixture[str]) -> None:
         "files": {"file": 4},
         "boot_seconds": 1.5,
         "seconds": 2.5,
+        "trace": None,
         "stdout": "out\n",
         "stderr": "err\ufffd\n",
     }
+
+
+def test_a_trace(fake: FakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --trace the plugin is made and loaded, and the counts are written to the file; else neither."""
+    monkeypatch.setattr(lab, "make_plugin", lambda store: Path("/plugin"))
+    assert run(["lab", "run", "--trace", "t.json", "--", "x"]) == 3
+    assert fake.asked["plugin"] == Path("/plugin")
+    document = json.loads((tmp_path / "t.json").read_text())
+    assert document["loads"]["generation"]["kv"]["remote_share"] == 0
+    assert run(["lab", "run", "--", "x"]) == 3
+    assert fake.asked["plugin"] is None
 
 
 def test_a_layout_from_a_file(fake: FakeLab, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ for word; do
     case $word in
     file,id=control,*) control=${word##*path=} ;;
     file,id=stdout,*) stdout=${word##*path=} ;;
+    file=*,out=*) trace=${word##*out=} trace=${trace%%,*} ;;
     file,id=stderr,*) stderr=${word##*path=} ;;
     local,id=scratch,*) scratch=${word#*path=} scratch=${scratch%%,*} ;;
     esac
@@ -40,7 +41,14 @@ class Lab:
         self.stderr = bytearray()
         self.progress = Heard()
 
-    def run(self, script: str, *, timeout: float = 60, scratch: Path | None = None) -> Outcome:
+    def run(
+        self,
+        script: str,
+        *,
+        timeout: float = 60,
+        scratch: Path | None = None,
+        plugin: Path | None = None,
+    ) -> Outcome:
         """Run a command on a machine of two nodes that behaves as the script does."""
         files = {"qemu": QEMU + script, "busybox": "", "module.ko": "", "vmlinuz": ""}
         for name, content in files.items():
@@ -61,6 +69,7 @@ class Lab:
             on_stdout=self.stdout.extend,
             on_stderr=self.stderr.extend,
             progress=self.progress,
+            plugin=plugin,
         )
 
 
@@ -116,6 +125,15 @@ def test_the_first_file_system_is_a_file_without_a_name(lab: Lab) -> None:
     )
     assert outcome.exit_status == 0
     assert bytes(lab.stdout) == b"070701"
+
+
+def test_the_trace_comes_back(lab: Lab) -> None:
+    """What the plugin writes when the machine ends is a part of the outcome; it must be whole."""
+    script = "nodes >$control; printf 'ready\\nexit 0\\n' >$control; printf '[0, 3, 1, 0, 8, 0]\\n' >$trace;"
+    outcome = lab.run(script + "printf '\"end\"\\n' >$trace", plugin=Path("/trace.so"))
+    assert outcome.trace and outcome.trace.loaded("generation", "weights") == 8
+    with pytest.raises(LabError, match="The trace is not complete"):
+        lab.run(script, plugin=Path("/trace.so"))
 
 
 @pytest.mark.parametrize(
