@@ -7,7 +7,7 @@ recurrent states, states beside K and V, and compressor states. Names are those 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 EMBEDDING = 256
 HEADS = 4
@@ -33,7 +33,6 @@ class Architecture:
         whole: tensors that belong to no layer, beside those that all have.
         output: whether there is an output matrix; otherwise the embeddings serve.
         attends: whether there are K and V, which all threads read; a state alone may be read by the first.
-        joint: whether K and V are one, so that they have one type.
     """
 
     name: str
@@ -43,7 +42,6 @@ class Architecture:
     whole: Shapes = field(default_factory=dict)
     output: bool = True
     attends: bool = True
-    joint: bool = False
 
 
 def _weights(**shapes: Shape) -> dict[str, Shape]:
@@ -115,6 +113,54 @@ QWEN2MOE = Architecture(
         "expert_used_count": EXPERTS_USED,
         "expert_feed_forward_length": EXPERT,
         "expert_shared_feed_forward_length": 256,
+    },
+)
+
+
+def _biased_moe(index: int) -> dict[str, Shape]:
+    rows = {"q": EMBEDDING, "k": KV_HEADS * HEAD, "v": KV_HEADS * HEAD}
+    biases: dict[str, Shape] = {f"attn_{name}.bias": (count,) for name, count in rows.items()}
+    return {**QWEN2MOE.layer(index), **biases}
+
+
+QWEN2MOE_BIASED = replace(QWEN2MOE, layer=_biased_moe)
+
+# Experts are chosen within groups; Q, K and V are one matrix.
+EXPERT_GROUPS = 4
+
+BAILINGMOE2 = Architecture(
+    "bailingmoe2",
+    layers=3,
+    layer=lambda index: {
+        **_weights(
+            attn_norm=(EMBEDDING,),
+            attn_qkv=(EMBEDDING + 2 * KV_HEADS * HEAD, EMBEDDING),
+            attn_output=(EMBEDDING, EMBEDDING),
+            attn_q_norm=(HEAD,),
+            attn_k_norm=(HEAD,),
+        ),
+        **_FFN_NORM,
+        **(
+            {**_experts(), **_shared_expert(EXPERT), "exp_probs_b.bias": (EXPERTS,)}
+            if index
+            else _feed_forward()
+        ),
+    },
+    keys={
+        "attention.key_length": HEAD,
+        "attention.value_length": HEAD,
+        "rope.dimension_count": HEAD // 2,
+        "leading_dense_block_count": 1,
+        "expert_count": EXPERTS,
+        "expert_used_count": EXPERTS_USED,
+        "expert_feed_forward_length": EXPERT,
+        "expert_shared_feed_forward_length": EXPERT,
+        "expert_shared_count": 1,
+        "expert_group_count": EXPERT_GROUPS,
+        "expert_group_used_count": 2,
+        "expert_weights_scale": 1.0,
+        "expert_weights_norm": True,
+        "expert_gating_func": 2,
     },
 )
 
@@ -278,7 +324,6 @@ DEEPSEEK2 = Architecture(
     "deepseek2",
     layers=3,
     layer=_deepseek2,
-    joint=True,
     keys={
         "attention.head_count_kv": 1,
         "attention.q_lora_rank": Q_LORA,
@@ -296,6 +341,27 @@ DEEPSEEK2 = Architecture(
         "expert_shared_count": 1,
         "expert_weights_scale": 1.0,
         "expert_gating_func": 2,
+    },
+)
+
+
+def _old_deepseek2(index: int) -> dict[str, Shape]:
+    tensors = _deepseek2(index)
+    del tensors["attn_k_b.weight"], tensors["attn_v_b.weight"]
+    return {**tensors, **_weights(attn_kv_b=(HEADS * 2 * MLA_HEAD, KV_LORA))}
+
+
+# As files were before MLA: K and V of all heads are made from the row by one matrix.
+_MLA_KEYS = ("attention.key_length_mla", "attention.value_length_mla")
+
+DEEPSEEK2_OLD = replace(
+    DEEPSEEK2,
+    layer=_old_deepseek2,
+    keys={
+        **{key: value for key, value in DEEPSEEK2.keys.items() if key not in _MLA_KEYS},
+        "attention.head_count_kv": HEADS,
+        "attention.key_length": MLA_HEAD + MLA_ROPE,
+        "attention.value_length": MLA_HEAD,
     },
 )
 
@@ -364,7 +430,6 @@ DEEPSEEK4 = Architecture(
     "deepseek4",
     layers=len(_COMPRESSION),
     layer=_deepseek4,
-    joint=True,
     keys={
         "attention.head_count_kv": 1,
         "attention.q_lora_rank": Q_LORA,

@@ -13,7 +13,8 @@ from numamirror_build.verify.document import Check
 from numamirror_build.verify.layout import Structures, layout_differences
 from numamirror_build.verify.matrix import ADAPTING, Case, Variant
 from numamirror_build.verify.models import Contents, Model
-from numamirror_build.verify.runs import Run
+from numamirror_build.verify.profile import Profile
+from numamirror_build.verify.runs import Libraries, Run
 
 # The structures that the calls made here, and those of the class Llama, hand over.
 RELIED_ON = (
@@ -24,14 +25,13 @@ RELIED_ON = (
     "llama_model_params",
     "llama_model_quantize_params",
     "llama_sampler_chain_params",
+    "llama_timings",
     "llama_token_data",
     "llama_token_data_array",
 )
 
 _ROUNDING_MIB = 0.005  # in upstream's log
-_BUFFER = re.compile(r"(\S+)\s+model buffer size\s*=\s*([\d.]+) MiB")
 _DIFFERS = re.compile(r"numa mirror: replica \d+ differs from replica 0 after .*")
-_REPACKED = ("CPU_REPACK", "CPU_AARCH64", "AMX")
 
 
 def layout(name: str, title: str, binding: Structures, compiled: Structures) -> Check:
@@ -50,15 +50,16 @@ def layout(name: str, title: str, binding: Structures, compiled: Structures) -> 
     return _check(f"layout/{name}", title, problems, facts)
 
 
-def libraries(name: str, title: str, run: Run, folder: Path, *, mirror: bool) -> Check:
-    """The process loaded llama and ggml from that folder only, with the mirror's runtime or without it."""
+def libraries(name: str, title: str, run: Run, own: Libraries, profile: Profile, *, mirror: bool) -> Check:
+    """The process loaded llama and ggml of that build only, with the mirror's runtime or without it."""
     loaded = {key: str(value) for key, value in run.facts.get("libraries", {}).items()}
     problems = [run.reason or ""] if run.outcome != "done" else []
-    wanted = ("libllama.so", "libggml-base.so")
     problems += [
-        f"no {stem} was loaded" for stem in wanted if not any(key.startswith(stem) for key in loaded)
+        f"no {stem} was loaded"
+        for stem in profile.libraries
+        if not any(key.startswith(stem) for key in loaded)
     ]
-    root = folder.resolve()
+    root = own.root.resolve()
     problems += [
         f"{path} was loaded, which is not in {root}"
         for path in loaded.values()
@@ -133,8 +134,12 @@ def same_answers(
 
 def unknown(model: Model) -> Check:
     """This commit lacks the model's architecture: nothing can be said."""
-    why = f"this commit does not know {model.arch}"
-    return Check(f"same-answers/{model.name}", f"{model.name}: all variants", "skip", why)
+    return no_model(model.name, f"this commit does not know {model.arch}")
+
+
+def no_model(name: str, reason: str) -> Check:
+    """Upstream cannot load such a model: nothing can be said."""
+    return Check(f"same-answers/{name}", f"{name}: all variants", "skip", reason)
 
 
 def damaged(model: Model, variant: Variant, run: Run, reference: Run, cases: Sequence[Case]) -> Check:
@@ -169,15 +174,15 @@ def stopped(model: Model, variant: Variant, run: Run) -> Check:
     problems = []
     if run.outcome != "died":
         problems.append(f"the run was not stopped: it is {run.outcome}")
-    elif not _DIFFERS.search(str(run.reason)):
+    found = _DIFFERS.search(f"{run.facts.get('log')}\n{run.reason}")
+    if run.outcome == "died" and not found:
         problems.append(f"something else ended it: {run.reason}")
-    found = _DIFFERS.search(str(run.reason))
     title = f"{model.name}: comparing finds a cache that is missing in one replica"
     facts = {"said": found[0] if found else None}
     return _check(f"mutation/{model.name}/{variant.name}", title, problems, facts)
 
 
-def engaged(name: str, title: str, run: Run, variant: Variant, contents: Contents) -> Check:
+def engaged(name: str, title: str, run: Run, variant: Variant, contents: Contents, profile: Profile) -> Check:
     """The status record says: as many replicas as asked, all eligible weight bytes and caches in each."""
     status = run.status or {}
     tensors = status.get("tensors") or {}
@@ -205,12 +210,14 @@ def engaged(name: str, title: str, run: Run, variant: Variant, contents: Content
         short = [node.get("id") for node in status.get("nodes", []) if node.get("bytes", 0) < replicated]
         if short or len(status.get("nodes", [])) != variant.replicas:
             problems.append(f"nodes {short or status.get('nodes')} do not hold all {replicated} bytes")
+        problems += _weights(run, contents)
         problems += _caches(run, variant.policy)
         graphs = status.get("graphs") or {}
         if not graphs.get("mirrored"):
             problems.append("no graph was computed with replicas")
-        if graphs.get("home"):
-            problems.append(f"{graphs['home']} graphs were computed on the home replica alone")
+        loading = run.facts.get("home_in_loading", 0) if profile.computes_in_loading else 0
+        if home := graphs.get("home", 0) - loading:
+            problems.append(f"{home} graphs were computed on the home replica alone")
         if "GGML_NUMA_MIRROR_CHECK" in variant.env and not status.get("checks"):
             problems.append("replicas were never compared")
     facts = {
@@ -225,6 +232,21 @@ def engaged(name: str, title: str, run: Run, variant: Variant, contents: Content
         "nodes": status.get("nodes"),
     }
     return _check(f"engaged/{name}", f"{title} ({replicated:,} bytes each)", problems, facts)
+
+
+def _weights(run: Run, contents: Contents) -> list[str]:
+    """What is wrong with the weights as they were at the end of each case, whatever they were loaded with."""
+    cases: Mapping[str, Mapping[str, Any]] = run.facts.get("cases", {})
+    done = {name: case for name, case in cases.items() if "not_possible" not in case}
+    problems = []
+    for name, case in done.items():
+        held = case.get("weights") or {"eligible": 0, "replicated": 0, "left": []}
+        if held["replicated"] != held["eligible"] or held["eligible"] < contents.tensor_bytes:
+            problems.append(
+                f"{name}: {held['replicated']} of {held['eligible']} eligible bytes are replicated, "
+                f"of {contents.tensor_bytes} in the file; not: {held['left']}"
+            )
+    return [f"{len(problems)} of {len(done)} cases: {problems[0]}"] if problems else []
 
 
 def _caches(run: Run, policy: str) -> list[str]:
@@ -282,15 +304,17 @@ def idle(run: Run) -> Check:
     return _check("idle/off", "No mirror when none is asked", problems, {"active": status.get("active")})
 
 
-def repacked(model: Model, run: Run) -> Check:
-    """The CPU backend really repacked this model's weights: repacked buffers are among what is verified."""
-    sizes = {name: float(size) for name, size in _BUFFER.findall(str(run.facts.get("log", "")))}
-    mib = sum(size for name, size in sizes.items() if name in _REPACKED)
+def repacked(model: Model, run: Run, profile: Profile) -> Check:
+    """Weights of this model were really repacked: repacked buffers are among what is verified."""
+    said = profile.repacked.findall(str(run.facts.get("log", "")))
     title = f"{model.name}: weights are repacked by the CPU backend"
-    if run.outcome == "done" and not mib and "REPACK = 1" not in str(run.facts.get("system")):
+    silent = run.outcome == "done" and not any(float(number) for number in said)
+    if silent and profile.repacking and profile.repacking not in str(run.facts.get("system")):
         return Check(f"repacked/{model.name}", title, "skip", "this build or processor does not repack")
-    problems = [] if mib else [f"no repacked buffer among {sizes}"]
-    return _check(f"repacked/{model.name}", title, problems, {"buffers_mib": sizes})
+    problems = [f"{run.reason}"] if run.outcome != "done" else []
+    if silent:
+        problems.append(f"the log says nothing of it, or that it is nothing: {said}")
+    return _check(f"repacked/{model.name}", title, problems, {"said": said})
 
 
 def refused(variant: Variant, run: Run) -> Check:
@@ -332,15 +356,15 @@ def wheel_record(record: Mapping[str, Any] | None, wanted: Mapping[str, str]) ->
     return _check("wheel/record", "The wheel's build record says what it is", problems, dict(record or {}))
 
 
-def wheel_text(model: Model, plain: Run, mirrored: Run) -> Check:
-    """``Llama(model, numa=GGML_NUMA_STRATEGY_MIRROR)`` writes the same text as without."""
+def wheel_text(model: Model, plain: Run, mirrored: Run, asking: str) -> Check:
+    """What people use from Python writes the same text with the mirror as without."""
     problems = [f"{run.reason}" for run in (plain, mirrored) if run.outcome != "done"]
     texts = [run.facts.get("text") for run in (plain, mirrored)]
     if not problems and not texts[0]:
         problems.append("no text was generated")
     if not problems and texts[0] != texts[1]:
         problems.append(f"{texts[1]!r} instead of {texts[0]!r}")
-    title = f"{model.name}: Llama(numa=GGML_NUMA_STRATEGY_MIRROR) generates the same text"
+    title = f"{model.name}: {asking} generates the same text"
     return _check(f"wheel/text/{model.name}", title, problems, {"text": texts[1]})
 
 

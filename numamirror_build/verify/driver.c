@@ -31,20 +31,28 @@ int main(int argc, char ** argv) {
     }
 
     const int n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    struct llama_batch batch = llama_batch_init(1, 0, 1);
+    batch.n_tokens     = 1;
+    batch.n_seq_id[0]  = 1;
+    batch.seq_id[0][0] = 0;
+    batch.logits[0]    = 1;
+
     llama_token token = 3;
     for (int i = 0; i < n_tokens; i++) {
-        if (llama_decode(ctx, llama_batch_get_one(&token, 1)) != 0) {
+        batch.token[0] = token;
+        batch.pos[0]   = i;
+        if (llama_decode(ctx, batch) != 0) {
             return 1;
         }
-        const float * logits = llama_get_logits_ith(ctx, -1);
+        const float * logits = llama_get_logits_ith(ctx, 0);
         token = 0;
         for (int id = 1; id < n_vocab; id++) {
             token = logits[id] > logits[token] ? id : token;
         }
     }
 
+    // the model is left to the process's end: what frees it has another name in each upstream
+    llama_batch_free(batch);
     llama_free(ctx);
-    llama_model_free(model);
-    llama_backend_free();
     return 0;
 }

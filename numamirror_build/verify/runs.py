@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +13,16 @@ from numamirror_build import proc
 from numamirror_build.store import Store, digest, file_sha256
 from numamirror_build.verify.matrix import Case, Variant
 from numamirror_build.verify.models import Model
+from numamirror_build.verify.profile import Profile
 
-RUNNER = Path(__file__).with_name("runner.py")
+RUNNER = Path(__file__).with_name("runner")
 SECONDS = 3600.0
 
+# Where a debugger begins to talk, which some versions of upstream call when they abort.
+_DEBUGGER = re.compile(r"^(?:\[New LWP|\[Thread debugging|ptrace:|warning: )", re.MULTILINE)
+
 # What the user's environment says must not reach the libraries that are compared.
-_STRIPPED = ("GGML_", "LLAMA_", "OMP_", "GOMP_", "KMP_", "PYTHON")
+_STRIPPED = ("GGML_", "LLAMA_", "IK_LLAMA_", "OMP_", "GOMP_", "KMP_", "PYTHON")
 
 # Threads that spin while they wait take five times as long on busy CPUs; what they compute is the same.
 # A debugger's backtrace of Python hides what a failed assertion says.
@@ -32,20 +37,29 @@ class Binding:
         python: the interpreter.
         package: the distribution's name, to ask for its version.
         key: tells one environment from another.
+        profile: which binding it is, and how it is made to load other libraries than its own.
         env: variables that it needs besides.
     """
 
     python: Path
     package: str
     key: str
+    profile: Profile
     env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Libraries:
-    """A folder of llama.cpp libraries, and the key of the build that made them."""
+    """Libraries of a build.
+
+    Attributes:
+        folder: where llama's own library is.
+        root: the build's folder, which has all of them.
+        key: the build's.
+    """
 
     folder: Path
+    root: Path
     key: str
 
 
@@ -73,7 +87,7 @@ class Run:
 
 
 class _Died(Exception):
-    """Ends a maker, so that a failed run is not taken for finished; holds what to say."""
+    """Ends a maker, so that a failed run is not taken for finished; holds what to say, and the log."""
 
 
 def run_logits(
@@ -115,7 +129,7 @@ def run_text(
     prompt: str = "the northern tern returned and then",
     generate: int = 24,
 ) -> Run:
-    """Generate text through the class ``Llama``; with the binding's own libraries or with others."""
+    """Generate text through the class that people use; with the binding's own libraries or with others."""
     request = {
         "mode": "text",
         "python": str(binding.python),  # where the libraries are that it says it loaded
@@ -142,7 +156,7 @@ def _run(
 ) -> Run:
     key = digest(
         {
-            "runner": file_sha256(RUNNER),
+            "runner": [file_sha256(path) for path in sorted(RUNNER.glob("*.py"))],
             "binding": binding.key,
             "libraries": libraries.key if libraries else None,
             "request": request,
@@ -154,25 +168,27 @@ def _run(
     whole_env = {name: value for name, value in inherited if not name.startswith(_STRIPPED)}
     whole_env |= {**_OURS, **binding.env, **env}
     if libraries:
-        whole_env["LLAMA_CPP_LIB_PATH"] = str(libraries.folder)
+        whole_env[binding.profile.variable] = str(libraries.folder / binding.profile.file)
 
     def make(folder: Path) -> dict[str, Any]:
         if env or request.get("strategy"):
             whole_env["GGML_NUMA_MIRROR_STATUS"] = str(folder / "status.json")
         asked = folder / "request.json"
-        asked.write_text(json.dumps({**request, "folder": str(folder), "package": binding.package}, indent=1))
+        which = {"folder": str(folder), "package": binding.package, "binding": binding.profile.binding}
+        asked.write_text(json.dumps({**request, **which}, indent=1))
         log = folder / "log.txt"
         done = proc.run([binding.python, RUNNER, asked], env=whole_env, log=log, timeout=SECONDS)
         facts = folder / "facts.json"
         if done.returncode or not facts.is_file():
-            raise _Died(_how_it_ended(done))
+            raise _Died(_how_it_ended(done), done.output)
         return {"facts": json.loads(facts.read_text()), "log": done.output}
 
     folder = store.folder("verifications", f"run-{key}")
     try:
         made = store.make("verifications", f"run-{key}", make).made
     except _Died as died:
-        return Run("died", {}, str(died), folder)
+        reason, log = died.args
+        return Run("died", {"log": log}, reason, folder)
     facts = {**made["facts"], "log": made["log"]}
     if facts.get("loaded", True):
         return Run("done", facts, None, folder)
@@ -186,7 +202,7 @@ def _how_it_ended(done: proc.Completed) -> str:
         how = f"the process died of signal {-done.returncode}"
     else:
         how = f"the process ended with status {done.returncode}"
-    return f"{how}; last output:\n{_last_lines(done.output)}"
+    return f"{how}; last output:\n{_last_lines(_DEBUGGER.split(done.output)[0])}"
 
 
 def _last_lines(text: str, count: int = 8) -> str:

@@ -22,14 +22,16 @@ from numamirror_build.verify.document import Check, Verification
 from numamirror_build.verify.layout import compiled_layout
 from numamirror_build.verify.matrix import Case, Level, Variant
 from numamirror_build.verify.models import (
-    RECIPES,
     Contents,
     Model,
+    Quantizer,
     find_model,
+    find_recipe,
     known_architectures,
     make_model,
     read_contents,
 )
+from numamirror_build.verify.profile import Profile, load_profile, profile_path
 from numamirror_build.verify.report import PAGE, REPORT, load, save
 from numamirror_build.verify.runs import Binding, Libraries, Run, run_layout, run_logits, run_text
 
@@ -37,8 +39,7 @@ if TYPE_CHECKING:
     from numamirror_build.building.build import Build
     from numamirror_build.building.wheel import Wheel
 
-PLAIN = "dense-q8_0"  # the model for what needs one model only
-OTHERS = (PLAIN, "moe-q8_0")  # the second one, of cases that take two
+QUANTIZE = "llama-quantize"  # upstream's program
 
 
 def verify(
@@ -84,11 +85,12 @@ def verify(
             why="real nodes were asked for",
             hint="leave that out to verify with pretended nodes",
         )
-    models = [make_model(store, recipe) for recipe in RECIPES]
+    profile = load_profile(tree.plan.upstream)
+    models = [make_model(store, find_recipe(name), _quantizer(pristine)) for name in profile.models]
     if model is not None:
         models.append(find_model(store, model, progress=progress))
     inputs = {
-        "code": _code_digest(),
+        "code": _code_digest(tree.plan.upstream),
         "level": level,
         "builds": [build.key for build in (pristine, patched, *(portable or ()))],
         "wheel": [wheel.key, wheel.sha256],
@@ -110,7 +112,8 @@ def verify(
     }
 
     def make(folder: Path) -> dict[str, Any]:
-        binding = Binding(make_venv(store, wheel, progress=progress), wheel.binding.package, wheel.key)
+        python = make_venv(store, wheel, progress=progress)
+        binding = Binding(python, wheel.binding.package, wheel.key, profile)
         wanted = {"commit": tree.plan.pin.commit, "plan": tree.plan.digest, "wheel": wheel.version}
         work = _Work(
             store,
@@ -121,7 +124,7 @@ def verify(
             wanted,
             tuple(models),
             known_architectures(pristine.tree.path),
-            matrix.faults(pristine.tree.path),
+            profile,
             level,
             nodes,
             progress,
@@ -153,7 +156,7 @@ class _Work:
     wanted: Mapping[str, str]  # what the wheel must say about itself
     models: tuple[Model, ...]
     known: frozenset[str]  # architectures
-    faults: Mapping[str, str]  # of upstream's, by action
+    profile: Profile
     level: Level
     nodes: int
     progress: Progress
@@ -168,7 +171,9 @@ class _Work:
             return
         for model in self.models:
             yield from self._model(model)
-        plain = next(model for model in self.models if model.name == PLAIN)
+        for name, reason in self.profile.left_out.items():
+            yield checks.no_model(name, reason)
+        plain = next(model for model in self.models if model.name == self.profile.pair[0])
         yield from self._refusals(plain)
         yield from self._wheel(plain)
         if portable:
@@ -200,23 +205,16 @@ class _Work:
             return
         self.progress.step(f"Verifying {model.name}")
         contents = read_contents(model.path)
-        every = matrix.cases(self.level, own=model.own)
-        faults = {
-            case.id: self.faults[case.action] for case in every if case.action and case.action in self.faults
-        }
-        if model.joint:
-            why = "K and V are one: without flash attention neither can be quantised"
-            faults |= {case.id: why for case in every if matrix.of_two_types(case)}
-            why = "K and V are one: upstream's operation that copies part of a quantised row ends the program"
-            faults |= {case.id: why for case in every if matrix.shifts_quantised(case)}
-        cases = [case for case in every if case.id not in faults]
+        rules = self.profile.rules_for(self.pristine.tree.path, model.name, contents.arch)
+        matrix_of_model = matrix.cases(self.level, self.profile, rules, contents.arch, own=model.own)
+        cases, left_out = matrix_of_model.chosen, matrix_of_model.left_out
         reference = self._run(model, matrix.PRISTINE, cases, None)
-        if model.name == PLAIN:
+        if model.name == self.profile.pair[0]:
             yield self._loaded("pristine", reference, mirror=False)
         if model.repacked:
-            yield checks.repacked(model, reference)
+            yield checks.repacked(model, reference, self.profile)
         for variant in matrix.variants(self.level, self.nodes):
-            wanted = [case for case in cases if not variant.telling or case.action in variant.telling]
+            wanted = [case for case in cases if self._is_wanted(case, variant, model, contents.arch)]
             if variant == matrix.PRISTINE or not wanted:
                 continue
             if variant.telling and not model.attends:
@@ -228,12 +226,21 @@ class _Work:
             if variant.expect == "different":
                 yield checks.damaged(model, variant, run, reference, wanted)
                 continue
-            yield checks.same_answers(model, variant, run, reference, wanted, faults)
+            yield checks.same_answers(model, variant, run, reference, wanted, left_out)
             if variant.replicas:
                 yield self._engaged(model, variant, run, contents)
-            elif variant == matrix.OFF and model.name == PLAIN:
+            elif variant == matrix.OFF and model.name == self.profile.pair[0]:
                 yield self._loaded("patched", run, mirror=True)
                 yield checks.idle(run)
+
+    def _is_wanted(self, case: Case, variant: Variant, model: Model, arch: str) -> bool:
+        """Whether a variant evaluates a case."""
+        if variant == matrix.DAMAGED:
+            rules = [rule for rule in self.profile.too_damaged if rule.is_for(model.name, arch)]
+            return matrix.first_rule(rules, case, self.profile) is None
+        if variant.telling:
+            return case.action in variant.telling and matrix.telling(case, self.profile)
+        return True
 
     def _engaged(self, model: Model, variant: Variant, run: Run, contents: Contents) -> Check:
         return checks.engaged(
@@ -242,11 +249,12 @@ class _Work:
             run,
             variant,
             contents,
+            self.profile,
         )
 
     def _loaded(self, library: str, run: Run, *, mirror: bool) -> Check:
         title = f"The {library} build's own libraries are loaded"
-        return checks.libraries(library, title, run, self._libraries(library).folder, mirror=mirror)
+        return checks.libraries(library, title, run, self._libraries(library), self.profile, mirror=mirror)
 
     def _refusals(self, model: Model) -> Iterator[Check]:
         self.progress.step("Asking for a mirror that cannot be had")
@@ -263,9 +271,9 @@ class _Work:
         mirrored = run_text(self.store, self.binding, None, model, strategy=mirror.strategy, env=mirror.env)
         yield checks.wheel_version(plain, self.wheel.version, self.binding.python.parent.parent)
         yield checks.wheel_record(self._record(), self.wanted)
-        yield checks.wheel_text(model, plain, mirrored)
-        title = "Wheel: all weights in 2 replicas, Llama(numa=GGML_NUMA_STRATEGY_MIRROR)"
-        yield checks.engaged("wheel", title, mirrored, mirror, read_contents(model.path))
+        yield checks.wheel_text(model, plain, mirrored, self.profile.asking)
+        title = f"Wheel: all weights in 2 replicas, {self.profile.asking}"
+        yield checks.engaged("wheel", title, mirrored, mirror, read_contents(model.path), self.profile)
 
     def _record(self) -> Mapping[str, Any] | None:
         with zipfile.ZipFile(self.wheel.path) as archive:
@@ -275,7 +283,8 @@ class _Work:
     def _run(self, model: Model, variant: Variant, cases: Sequence[Case], reference: Run | None) -> Run:
         self.progress.update(variant.title)
         libraries = self._libraries(variant.library)
-        other = next((each for each in self.models if each.name in OTHERS and each.name != model.name), None)
+        pair = self.profile.pair
+        other = next((each for each in self.models if each.name in pair and each.name != model.name), None)
         run = run_logits(
             self.store, self.binding, libraries, model, variant, cases, reference=reference, other=other
         )
@@ -291,14 +300,19 @@ class _Work:
 
     def _libraries(self, which: str) -> Libraries:
         build = self.pristine if which == "pristine" else self.patched
-        return Libraries(build.libraries, build.key)
+        return Libraries(build.libraries, build.path, build.key)
 
 
 def _first_line(check: Check) -> str:
     return (check.reason or "").partition("\n")[0][:200]
 
 
-def _code_digest() -> str:
+def _quantizer(build: Build) -> Quantizer | None:
+    program = build.programs.get(QUANTIZE)
+    return Quantizer(program, build.key) if program else None
+
+
+def _code_digest(upstream: str) -> str:
     own = sorted(Path(__file__).parent.rglob("*.py"))
     pages = sorted((data.templates() / "report").iterdir())
-    return digest([[path.name, file_sha256(path)] for path in [*own, *pages]])
+    return digest([[path.name, file_sha256(path)] for path in [*own, *pages, profile_path(upstream)]])

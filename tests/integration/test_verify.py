@@ -19,6 +19,7 @@ from numamirror_build.store import Store
 from numamirror_build.verify import Verification, verification, verify
 from numamirror_build.verify.architectures import EMBEDDING
 from numamirror_build.verify.models import RECIPES, SMOLLM2
+from numamirror_build.verify.profile import load_profile
 
 pytestmark = [pytest.mark.sources, pytest.mark.build]
 
@@ -115,8 +116,11 @@ def test_a_build_without_the_mirror_fails(
     wheel: Wheel,
 ) -> None:
     """Pristine libraries in the patched build's place give the same answers, and fail all the same."""
-    monkeypatch.setattr(verification, "RECIPES", [each for each in RECIPES if each.name == "dense-q8_0"])
-    false_build = dataclasses.replace(patched_build, libraries=pristine_build.libraries, key="false")
+    profile = dataclasses.replace(load_profile("llama.cpp"), models=("dense-q8_0",))
+    monkeypatch.setattr(verification, "load_profile", lambda _: profile)
+    false_build = dataclasses.replace(
+        patched_build, libraries=pristine_build.libraries, path=pristine_build.path, key="false"
+    )
     with pytest.raises(VerificationError) as caught:
         verify(Store(tmp_path), pristine=pristine_build, patched=false_build, wheel=wheel, progress=Quiet())
     assert caught.value.exit_code == 32

@@ -8,12 +8,15 @@ from typing import Any
 
 from numamirror_build.verify.matrix import Case
 from numamirror_build.verify.models import Contents, Model
+from numamirror_build.verify.profile import load_profile
 from numamirror_build.verify.runs import Run
 
+PROFILE = load_profile("llama.cpp")
 MODEL = Model("tiny", Path("tiny.gguf"), "id", own=True)
 CONTENTS = Contents("llama", tensors=2, tensor_bytes=1000)
 KV = {"buffers": 1, "bytes": 1 << 20}
-CACHES = {"caches": {"buffers": 1, "mib": 0.5}, "kv": KV, "adapted": 0}
+WEIGHTS = {"eligible": 1000, "replicated": 1000, "left": []}
+CACHES = {"caches": {"buffers": 1, "mib": 0.5}, "kv": KV, "adapted": 0, "weights": WEIGHTS}
 
 
 def logits_run(cases: Sequence[Case], *, sha: str = "aa", **facts: Any) -> Run:

@@ -13,8 +13,18 @@ from numamirror_build.verify import checks, matrix
 from numamirror_build.verify.callgrind import Instructions
 from numamirror_build.verify.document import Check
 from numamirror_build.verify.matrix import Case
-from numamirror_build.verify.runs import Run
-from tests.unit.verify.made_up import CONTENTS, MODEL, died, done, logits_run, refused, status_record
+from numamirror_build.verify.profile import Profile, load_profile
+from numamirror_build.verify.runs import Libraries, Run
+from tests.unit.verify.made_up import (
+    CONTENTS,
+    MODEL,
+    PROFILE,
+    died,
+    done,
+    logits_run,
+    refused,
+    status_record,
+)
 
 CASES = (Case(1, 1, 1), Case(33, 32, 2), Case(200, 512, 3))
 MIRROR = matrix.pretend(2)
@@ -124,13 +134,15 @@ def test_comparing_must_stop_the_program() -> None:
     said = "x.cpp:9: numa mirror: replica 1 differs from replica 0 after cache_k_l0 (SET_ROWS)"
     check = checks.stopped(MODEL, matrix.DAMAGED_CHECKED, died(f"the process died of signal 6\n{said}"))
     assert (check.status, check.id) == ("pass", "mutation/tiny/damaged-checked")
+    logged = replace(died("the last lines are a debugger's"), facts={"log": f"{said}\n#1 abort ()\n"})
+    assert checks.stopped(MODEL, matrix.DAMAGED_CHECKED, logged).status == "pass"
     assert checks.stopped(MODEL, matrix.DAMAGED_CHECKED, died()).status == "fail"
     assert checks.stopped(MODEL, matrix.DAMAGED_CHECKED, logits_run(CASES)).status == "fail"
 
 
 def engaged(status: dict[str, Any] | None) -> Check:
     """The engagement check with two pretend nodes, for the made-up model."""
-    return checks.engaged("tiny/mirror-2", "title", done(status=status), MIRROR, CONTENTS)
+    return checks.engaged("tiny/mirror-2", "title", done(status=status), MIRROR, CONTENTS, PROFILE)
 
 
 def test_engaged() -> None:
@@ -175,9 +187,9 @@ def test_caches_of_each_case_count() -> None:
     """All caches that upstream names must be in the replicas; with weights alone, none may be."""
     run = logits_run(CASES, status=status_record(2))
     case = run.facts["cases"][CASES[0].id]
-    assert checks.engaged("x", "", run, MIRROR, CONTENTS).status == "pass"
+    assert checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE).status == "pass"
     weights = logits_run(CASES, status=status_record(2, policy="weights"))
-    check = checks.engaged("x", "", weights, matrix.BY_ENVIRONMENT, CONTENTS)
+    check = checks.engaged("x", "", weights, matrix.BY_ENVIRONMENT, CONTENTS, PROFILE)
     assert "against the policy" in str(check.reason)
     for said, reason in (
         ({"buffers": 2, "mib": 0.5}, "1 caches of 1048576 bytes are in the replicas, of 2 with 0.50 MiB"),
@@ -185,28 +197,54 @@ def test_caches_of_each_case_count() -> None:
         ({"buffers": 0, "mib": 0.0}, "upstream names no cache"),
     ):
         case["caches"] = said
-        check = checks.engaged("x", "", run, MIRROR, CONTENTS)
+        check = checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE)
         assert check.status == "fail"
         assert f"1 of 3 cases: {CASES[0].id}: " in str(check.reason)
         assert reason in str(check.reason)
     case["caches"] = {"buffers": 1, "mib": 1.004}  # rounded
-    assert checks.engaged("x", "", run, MIRROR, CONTENTS).status == "pass"
+    assert checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE).status == "pass"
 
 
 def test_adapters_are_replicated_with_the_weights() -> None:
     """An adapter that takes no room in a replica lies outside."""
     case = Case(33, 32, 2, action="lora")
     run = logits_run([case], status=status_record(2))
-    assert "the adapter takes 0 bytes" in str(checks.engaged("x", "", run, MIRROR, CONTENTS).reason)
+    assert "the adapter takes 0 bytes" in str(checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE).reason)
     run.facts["cases"][case.id]["adapted"] = 4096
-    assert checks.engaged("x", "", run, MIRROR, CONTENTS).status == "pass"
+    assert checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE).status == "pass"
+
+
+@pytest.mark.parametrize(
+    ("weights", "reason"),
+    [
+        ({"eligible": 1000, "replicated": 990, "left": ["blk.0.attn_q"]}, "990 of 1000 .*not: .*attn_q"),
+        ({"eligible": 900, "replicated": 900, "left": []}, "900 of 900 .* of 1000 in the file"),
+        (None, "0 of 0"),
+    ],
+)
+def test_weights_of_each_case_count(weights: dict[str, Any] | None, reason: str) -> None:
+    """What is loaded otherwise for one case is replicated as well, or the check fails."""
+    run = logits_run(CASES, status=status_record(2))
+    run.facts["cases"][CASES[1].id]["weights"] = weights
+    check = checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE)
+    assert check.status == "fail"
+    assert re.search(f"1 of 3 cases: {CASES[1].id}: {reason}", str(check.reason))
+
+
+def test_graphs_that_load_a_model_may_run_at_home() -> None:
+    """Where upstream computes weights in loading, graphs of then do not count; others do, everywhere else."""
+    profile = load_profile("ik_llama.cpp")
+    for home, profile_, status in ((3, profile, "pass"), (4, profile, "fail"), (3, PROFILE, "fail")):
+        record = status_record(2, graphs={"mirrored": 5, "home": home})
+        run = logits_run(CASES, status=record, home_in_loading=3)
+        assert checks.engaged("x", "", run, MIRROR, CONTENTS, profile_).status == status
 
 
 def test_comparing_must_happen() -> None:
     """The variant that compares replicas after each write has done so."""
     for count, status in ((0, "fail"), (9, "pass")):
         run = done(status=status_record(2, checks=count))
-        assert checks.engaged("x", "", run, matrix.checked(2), CONTENTS).status == status
+        assert checks.engaged("x", "", run, matrix.checked(2), CONTENTS, PROFILE).status == status
 
 
 def test_no_record_is_no_engagement() -> None:
@@ -224,41 +262,63 @@ def test_idle() -> None:
 
 
 LOADED = {"libllama.so.0": "/b/bin/libllama.so.0", "libggml-base.so": "/b/bin/libggml-base.so"}
+OWN = Libraries(Path("/b/bin"), Path("/b"), "key")
+
+
+def libraries(run: Run, *, mirror: bool, profile: Profile = PROFILE) -> Check:
+    """The check of loaded libraries, for a made-up build."""
+    return checks.libraries("pristine", "", run, OWN, profile, mirror=mirror)
 
 
 def test_libraries() -> None:
     """All libraries come from the build's folder, with or without the mirror as the build says."""
-    folder = Path("/b/bin")
     run = done(libraries=LOADED, status=None)
-    assert checks.libraries("pristine", "", run, folder, mirror=False).status == "pass"
-    assert checks.libraries("patched", "", run, folder, mirror=True).status == "fail"
+    assert libraries(run, mirror=False).status == "pass"
+    assert libraries(run, mirror=True).status == "fail"
     mirrored = done(libraries=LOADED, status=status_record(2))
-    assert checks.libraries("patched", "", mirrored, folder, mirror=True).status == "pass"
-    assert checks.libraries("pristine", "", mirrored, folder, mirror=False).status == "fail"
+    assert libraries(mirrored, mirror=True).status == "pass"
+    assert libraries(mirrored, mirror=False).status == "fail"
 
 
 def test_libraries_from_elsewhere() -> None:
     """A library of another folder, or none at all, fails."""
     stray = done(libraries={**LOADED, "libggml-cpu.so": "/usr/lib/libggml-cpu.so"})
-    check = checks.libraries("pristine", "", stray, Path("/b/bin"), mirror=False)
-    assert "/usr/lib/libggml-cpu.so" in str(check.reason)
-    nothing = checks.libraries("pristine", "", done(libraries={}), Path("/b/bin"), mirror=False)
+    assert "/usr/lib/libggml-cpu.so" in str(libraries(stray, mirror=False).reason)
+    nothing = libraries(done(libraries={}), mirror=False)
     assert "no libllama.so was loaded" in str(nothing.reason)
+
+
+def test_libraries_are_those_of_the_upstream() -> None:
+    """ik_llama.cpp has one library of ggml, in another folder of the build than llama's."""
+    loaded = {"libllama.so": "/b/build/src/libllama.so", "libggml.so": "/b/build/ggml/src/libggml.so"}
+    run = done(libraries=loaded, status=None)
+    assert libraries(run, mirror=False, profile=load_profile("ik_llama.cpp")).status == "pass"
+    assert "no libggml-base.so was loaded" in str(libraries(run, mirror=False).reason)
 
 
 @pytest.mark.parametrize("buffer", ["CPU_REPACK", "CPU_AARCH64", "AMX"])
 def test_repacked(buffer: str) -> None:
     """The loader's own words count, in old and new versions."""
     log = f"load_tensors: {buffer:>12} model buffer size =     1.73 MiB\n"
-    check = checks.repacked(MODEL, done(log=log, system="REPACK = 1"))
-    assert (check.status, check.facts["buffers_mib"]) == ("pass", {buffer: 1.73})
+    check = checks.repacked(MODEL, done(log=log, system="REPACK = 1"), PROFILE)
+    assert (check.status, check.facts["said"]) == ("pass", ["1.73"])
 
 
 def test_not_repacked() -> None:
     """No repacked buffer fails where the library can repack, and is skipped where it cannot."""
     log = "load_tensors:   CPU_Mapped model buffer size =     1.73 MiB\n"
-    assert checks.repacked(MODEL, done(log=log, system="REPACK = 1")).status == "fail"
-    assert checks.repacked(MODEL, done(log=log, system="SSE3 = 1")).status == "skip"
+    assert checks.repacked(MODEL, done(log=log, system="REPACK = 1"), PROFILE).status == "fail"
+    assert checks.repacked(MODEL, done(log=log, system="SSE3 = 1"), PROFILE).status == "skip"
+    assert checks.repacked(MODEL, died(), PROFILE).status == "fail"
+
+
+def test_repacked_at_run_time() -> None:
+    """ik_llama.cpp says how many tensors it repacked, and can always do it."""
+    profile = load_profile("ik_llama.cpp")
+    for count, status in ((30, "pass"), (0, "fail")):
+        run = done(log=f"============ Repacked {count} tensors\n", system="AVX = 1")
+        assert checks.repacked(MODEL, run, profile).status == status
+    assert checks.repacked(MODEL, done(log="", system="AVX = 1"), profile).status == "fail"
 
 
 def test_refused() -> None:
@@ -312,10 +372,10 @@ def test_wheel_record() -> None:
 
 def test_wheel_text() -> None:
     """Some text, and the same one."""
-    assert checks.wheel_text(MODEL, done(text="a"), done(text="a")).status == "pass"
-    assert checks.wheel_text(MODEL, done(text="a"), done(text="b")).status == "fail"
-    assert checks.wheel_text(MODEL, done(text=""), done(text="")).status == "fail"
-    assert checks.wheel_text(MODEL, done(text="a"), died()).status == "fail"
+    assert checks.wheel_text(MODEL, done(text="a"), done(text="a"), "Llama()").status == "pass"
+    assert checks.wheel_text(MODEL, done(text="a"), done(text="b"), "Llama()").status == "fail"
+    assert checks.wheel_text(MODEL, done(text=""), done(text=""), "Llama()").status == "fail"
+    assert checks.wheel_text(MODEL, done(text="a"), died(), "Llama()").status == "fail"
 
 
 def test_cost() -> None:

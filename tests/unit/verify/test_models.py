@@ -13,8 +13,11 @@ import pytest
 from numamirror_build.errors import ModelError, VerificationError
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
+from numamirror_build.verify.gguf_header import read_header
 from numamirror_build.verify.models import (
+    FURTHER,
     RECIPES,
+    Quantizer,
     Recipe,
     find_model,
     known_architectures,
@@ -34,17 +37,23 @@ DIGESTS = {
     "mamba-q8_0": "2bf401e00656883f67f5e25e362f333ccc8c62ffe1814ab30be205ccda83f248",
     "hybrid-q4_0": "8bb21a28995e6c0b1a7b8846efe5f0d0338c35c5cd23d37f6af138fc5ec5f791",
     "delta-q8_0": "a817ff40ce74ca7353f6b3deeea3d83a7886e72dbb4ab20c89fbdeb364a23773",
+    "moe-biased-q8_0": "032b14b038532ba274ea00244ea7d57985b0afdcebb4aac9b05f4a4fd8cebe6a",
+    "moe-biased-q4_0": "56b94dff2b32fdcba436b6cd9404448076563a5af985dcbbc2f70bb4103b52d6",
+    "grouped-q8_0": "f60d410b27555dd8647b7a93d810fe25c981956a29a5b412391d602e9b02bdf8",
+    "mla-old-q8_0": "247ccaf7f98426fb4bba794f34a34e5d9f01ae6ee7624af0669dcfa820384933",
 }
 
+MADE = (*RECIPES, *(recipe for recipe in FURTHER if not recipe.quantised))
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+
+@pytest.mark.parametrize("recipe", MADE, ids=lambda recipe: recipe.name)
 def test_same_bytes_everywhere(tmp_path: Path, recipe: Recipe) -> None:
     """A recipe gives the same file on every machine and in every run."""
     made = [make_model(Store(tmp_path / name), recipe) for name in ("one", "two")]
     assert made[0].identity == made[1].identity == DIGESTS[recipe.name]
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", MADE, ids=lambda recipe: recipe.name)
 def test_only_types_that_kernels_know(tmp_path: Path, recipe: Recipe) -> None:
     """Matrices that are multiplied have the recipe's type, all else is F32; no kernel multiplies F64."""
     reader = gguf.GGUFReader(make_model(Store(tmp_path), recipe).path)
@@ -57,7 +66,7 @@ def test_only_types_that_kernels_know(tmp_path: Path, recipe: Recipe) -> None:
     assert all(re.search(rf"(^|\.){others}(\.weight)?$", name) for name in kept)
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", MADE, ids=lambda recipe: recipe.name)
 def test_models_are_small(tmp_path: Path, recipe: Recipe) -> None:
     """One to five million parameters in a few layers."""
     reader = gguf.GGUFReader(make_model(Store(tmp_path), recipe).path)
@@ -65,7 +74,7 @@ def test_models_are_small(tmp_path: Path, recipe: Recipe) -> None:
     assert recipe.arch.layers <= 6
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", MADE, ids=lambda recipe: recipe.name)
 def test_the_adapter_fits_the_model(tmp_path: Path, recipe: Recipe) -> None:
     """Its pairs of matrices make one of the shape of a model's matrix, in every layer."""
     model = make_model(Store(tmp_path), recipe)
@@ -177,3 +186,31 @@ def test_a_recipe_is_part_of_the_key(tmp_path: Path) -> None:
     assert (
         make_model(Store(tmp_path), other).path.parent != make_model(Store(tmp_path), RECIPES[0]).path.parent
     )
+
+
+QUANTISED = next(recipe for recipe in FURTHER if recipe.quantised)
+
+
+def test_upstreams_program_quantises(tmp_path: Path) -> None:
+    """It gets the model with 16 bits, and the type; its build is part of the key."""
+    program = tmp_path / "quantize"
+    program.write_text('#!/bin/sh\necho "$3" > "$(dirname "$2")/kind"\ncp "$1" "$2"\n')
+    program.chmod(0o755)
+    store = Store(tmp_path / "store")
+    model = make_model(store, QUANTISED, Quantizer(program, "one"))
+    assert (model.path.parent / "kind").read_text() == f"{QUANTISED.quantised}\n"
+    assert read_header(model.path) == read_header(make_model(store, RECIPES[0]).path)
+    assert not (model.path.parent / "plain.gguf").exists()
+    assert make_model(store, QUANTISED, Quantizer(program, "two")).path != model.path
+
+
+def test_a_program_that_does_not_quantise(tmp_path: Path) -> None:
+    """No program, one that fails, and one that writes nothing are errors with its last words."""
+    with pytest.raises(VerificationError, match="No program"):
+        make_model(Store(tmp_path / "store"), QUANTISED)
+    program = tmp_path / "quantize"
+    for body in ("echo invalid type; exit 1", "echo invalid type"):
+        program.write_text(f"#!/bin/sh\n{body}\n")
+        program.chmod(0o755)
+        with pytest.raises(VerificationError, match="invalid type"):
+            make_model(Store(tmp_path / "store"), QUANTISED, Quantizer(program, body))

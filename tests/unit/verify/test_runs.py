@@ -11,8 +11,9 @@ import pytest
 from numamirror_build.store import Store
 from numamirror_build.verify import matrix
 from numamirror_build.verify.matrix import Case, Variant
+from numamirror_build.verify.profile import load_profile
 from numamirror_build.verify.runs import Binding, Libraries, Run, run_logits
-from tests.unit.verify.made_up import MODEL
+from tests.unit.verify.made_up import MODEL, PROFILE
 
 CASES = (Case(1, 1, 1),)
 
@@ -22,14 +23,15 @@ def fake_python(tmp_path: Path, body: str) -> Binding:
     path = tmp_path / "python"
     path.write_text('#!/bin/sh\nfolder=$(dirname "$2")\necho run >> "$COUNT"\nenv > "$folder/env"\n' + body)
     path.chmod(0o755)
-    return Binding(path, "package", "binding", {"COUNT": str(tmp_path / "count")})
+    env = {"COUNT": str(tmp_path / "count")}
+    return Binding(path, "package", "binding", PROFILE, env)
 
 
 def run(
     tmp_path: Path, binding: Binding, variant: Variant = matrix.PRISTINE, reference: Run | None = None
 ) -> Run:
     """Run the made-up model's case."""
-    libraries = Libraries(tmp_path / "lib", "key")
+    libraries = Libraries(tmp_path / "lib", tmp_path, "key")
     return run_logits(
         Store(tmp_path / "store"), binding, libraries, MODEL, variant, CASES, reference=reference
     )
@@ -83,6 +85,16 @@ def test_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert f"GGML_NUMA_MIRROR_STATUS={mirrored.folder / 'status.json'}" in lines
 
 
+def test_the_library_of_another_binding(tmp_path: Path) -> None:
+    """ik_llama_cpp is told of a file; the runner is told which binding it is."""
+    made_up = fake_python(tmp_path, f"echo '{FACTS}' > \"$folder/facts.json\"\n")
+    done = run(tmp_path, dataclasses.replace(made_up, profile=load_profile("ik_llama.cpp")))
+    lines = (done.folder / "env").read_text().splitlines()
+    assert f"IK_LLAMA_CPP_LIB_PATH={tmp_path / 'lib/libllama.so'}" in lines
+    assert not any(line.startswith("LLAMA_CPP_LIB_PATH=") for line in lines)
+    assert json.loads((done.folder / "request.json").read_text())["binding"] == "ik_llama_cpp"
+
+
 def test_a_dead_process_is_not_kept(tmp_path: Path) -> None:
     """A crash is told with its signal and last output, and tried again next time."""
     binding = fake_python(tmp_path, "echo about to crash\nkill -SEGV $$\n")
@@ -92,6 +104,15 @@ def test_a_dead_process_is_not_kept(tmp_path: Path) -> None:
         assert "signal 11" in str(dead.reason)
         assert "about to crash" in str(dead.reason)
     assert runs(tmp_path) == 2
+
+
+def test_a_debugger_does_not_hide_the_reason(tmp_path: Path) -> None:
+    """Upstream may call one when it aborts: what came before is told, and the whole log is kept."""
+    words = "".join(f"echo '#{number} frame'\n" for number in range(20))
+    body = f"echo 'x.c:7: GGML_ASSERT(y) failed'\necho '[New LWP 3]'\n{words}kill -ABRT $$\n"
+    dead = run(tmp_path, fake_python(tmp_path, body))
+    assert str(dead.reason).endswith("GGML_ASSERT(y) failed")
+    assert "#19 frame" in dead.facts["log"]
 
 
 def test_no_facts_is_a_failure(tmp_path: Path) -> None:
@@ -112,7 +133,9 @@ def test_another_library_is_another_run(tmp_path: Path) -> None:
     binding = fake_python(tmp_path, f"echo '{FACTS}' > \"$folder/facts.json\"\n")
     store = Store(tmp_path / "store")
     folders = {
-        run_logits(store, each, Libraries(tmp_path, key), model, matrix.OFF, CASES, reference=None).folder
+        run_logits(
+            store, each, Libraries(tmp_path, tmp_path, key), model, matrix.OFF, CASES, reference=None
+        ).folder
         for each, key, model in (
             (binding, "one", MODEL),
             (binding, "two", MODEL),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,8 +19,9 @@ from numamirror_build.store import Store
 from numamirror_build.verify import Verification, checks, machine, matrix, verification, verify
 from numamirror_build.verify.matrix import Case, Variant
 from numamirror_build.verify.models import RECIPES, read_contents
+from numamirror_build.verify.profile import Rule
 from numamirror_build.verify.runs import Run
-from tests.unit.verify.made_up import died, done, logits_run, refused, status_record
+from tests.unit.verify.made_up import PROFILE, died, done, logits_run, refused, status_record
 
 STRUCTURES = {name: {"size": 8, "fields": {"x": [0, 8]}} for name in checks.RELIED_ON}
 LOG = "load_tensors:   CPU_REPACK model buffer size =     1.73 MiB\n"
@@ -33,13 +35,14 @@ class World:
         self.changed: dict[str, Run] = {}  # by variant's name
         self.compiled: dict[str, Any] = STRUCTURES
         self.runs: list[str] = []
+        self.evaluated: list[tuple[str, str, tuple[Case, ...]]] = []
         self.list = tmp_path / "src/llama-arch.cpp"
         self.list.parent.mkdir()
         known = {recipe.arch.name for recipe in RECIPES}
         self.list.write_text("".join(f'    {{ LLM_ARCH_X, "{name}" }},\n' for name in sorted(known)))
         checkout = cast(Any, SimpleNamespace(path=tmp_path, key="checkout"))
         pin = SimpleNamespace(name="0.0.1", commit="c" * 40)
-        plan = cast(Any, SimpleNamespace(upstream="made-up", pin=pin, digest="p" * 64))
+        plan = cast(Any, SimpleNamespace(upstream="llama.cpp", pin=pin, digest="p" * 64))
         self.pristine = self.build(tmp_path, "pristine", PristineTree(checkout))
         self.patched = self.build(
             tmp_path, "patched", PatchedTree(plan, checkout, tmp_path, "tree", 0.0, fresh=True)
@@ -57,7 +60,8 @@ class World:
     @staticmethod
     def build(tmp_path: Path, name: str, tree: object) -> Any:
         """Something with what a build has."""
-        return SimpleNamespace(key=name, libraries=tmp_path / name, tree=tree)
+        folder = tmp_path / name
+        return SimpleNamespace(key=name, path=folder, libraries=folder, tree=tree, programs={})
 
     @staticmethod
     def make_wheel(path: Path) -> Any:
@@ -92,6 +96,7 @@ class World:
         """A run that ends as it should for the variant, or as the test says."""
         cases: Sequence[Case] = rest[0]
         self.runs.append(variant.name)
+        self.evaluated.append((model.name, variant.name, tuple(cases)))
         if variant.name in self.changed:
             return self.changed[variant.name]
         if variant.expect == "stopped":
@@ -106,10 +111,12 @@ class World:
         loaded = {name: str(folder / name) for name in ("libllama.so", "libggml-base.so")}
         sha = "bb" if variant.expect == "different" else "aa"
         run = logits_run(cases, sha=sha, status=status, log=LOG, libraries=loaded)
+        size = read_contents(model.path).tensor_bytes
         for case in run.facts["cases"].values():
             held = "kv" in variant.policy
             case["kv"] = {"buffers": int(held), "bytes": held << 20}
             case["adapted"] = 4096
+            case["weights"] = {"eligible": size, "replicated": size, "left": []}
         return run
 
     def run_text(
@@ -177,13 +184,39 @@ def test_levels_are_verified_apart(world: World) -> None:
 
 def test_upstreams_faults_are_not_run(world: World) -> None:
     """Their cases are not evaluated, and every comparison of answers tells."""
-    fault = matrix.FAULTS[0]
-    path = world.list.parents[1] / fault.path
+    fault = next(rule for rule in PROFILE.rules if rule.path)
+    path = world.list.parents[1] / str(fault.path)
     path.parent.mkdir(parents=True)
     path.write_text(fault.text)
     same = next(check for check in world.verify().checks if check.id == "same-answers/dense-q8_0/off")
     assert set(same.facts["not_possible"].values()) == {fault.reason}
-    assert same.facts["cases"] == len(matrix.cases("quick", own=True)) - len(fault.actions)
+    every = matrix.cases("quick", PROFILE, (), "llama", own=True).chosen
+    assert same.facts["cases"] == len(every) - len(fault.actions)
+
+
+def test_models_that_upstream_cannot_load_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are checks that say skip, with the reason."""
+    profile = replace(PROFILE, left_out={"rwkv-q8_0": "upstream ends the program"})
+    monkeypatch.setattr(verification, "load_profile", lambda _: profile)
+    skipped = [check for check in world.verify().checks if check.status == "skip"]
+    assert [(check.id, check.reason) for check in skipped] == [
+        ("same-answers/rwkv-q8_0", "upstream ends the program")
+    ]
+
+
+def test_what_an_empty_replica_ends_is_not_run_with_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the variant with an empty replica lacks these cases; of restored caches, telling ones are run."""
+    rule = Rule("no number", models=("dense-*",), actions=("copy",))
+    profile = replace(PROFILE, too_damaged=(rule,), readers=(2,))
+    monkeypatch.setattr(verification, "load_profile", lambda _: profile)
+    world.verify()
+    evaluated = {name: cases for model, name, cases in world.evaluated if model == "dense-q8_0"}
+    actions = {name: {case.action for case in cases} for name, cases in evaluated.items()}
+    assert actions["mirror-2"] - actions["damaged"] == {"copy"}
+    assert {case.threads for case in evaluated["damaged-cache"]} == {2}
+    assert actions["damaged-cache"] == set(matrix.RESTORING)
 
 
 def test_nothing_changed_is_not_verified_again(world: World) -> None:
