@@ -1,4 +1,4 @@
-"""The main job as the README prints it, from a clean clone, with everything that it ends in."""
+"""The main job as the README prints it, for each upstream, from a clean clone, with everything it ends in."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from typing import Any
 
 import pytest
 
-from numamirror_build.building.build import Build
-from numamirror_build.building.wheel import Wheel
+from numamirror_build.building.recipe import load_recipe
+from numamirror_build.pipeline import Pipeline
 from numamirror_build.store import Store
 
 pytestmark = [pytest.mark.sources, pytest.mark.build]
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = ["./numamirror-build", "--upstream", "llama.cpp"]
+UPSTREAMS = ("llama.cpp", "ik_llama.cpp")
 
 
 @dataclass(frozen=True)
 class Job:
     """A clone in which the main job was done twice."""
 
+    made: Pipeline
     root: Path
     first: dict[str, Any]
     second: dict[str, Any]
@@ -39,19 +40,24 @@ class Job:
         return self.root / "dist"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=UPSTREAMS)
 def job(
-    tmp_path_factory: pytest.TempPathFactory, store: Store, pristine_build: Build, wheel: Wheel
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    store: Store,
+    pipeline: Pipeline,
+    ik_pipeline: Pipeline,
 ) -> Iterator[Job]:
     """The README's first command in a clean clone; the products come from the session's cache."""
+    made = dict(zip(UPSTREAMS, (pipeline, ik_pipeline), strict=True))[request.param]
+    assert made.pristine_build and made.wheel
     root = tmp_path_factory.mktemp("clone") / "numamirror-build"
     subprocess.run(["git", "clone", "--quiet", ROOT, root], check=True)
     environ = {**os.environ, "NUMAMIRROR_CACHE_DIR": str(store.root)}
 
     def run() -> dict[str, Any]:
-        done = subprocess.run(
-            [*COMMAND, "--json"], cwd=root, env=environ, capture_output=True, text=True, check=False
-        )
+        command = ["./numamirror-build", "--upstream", request.param, "--json"]
+        done = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         document: dict[str, Any] = json.loads(done.stdout)
         return document
@@ -59,7 +65,7 @@ def job(
     first = run()
     begun = time.monotonic()
     second = run()
-    yield Job(root, first, second, time.monotonic() - begun)
+    yield Job(made, root, first, second, time.monotonic() - begun)
 
 
 def test_it_ends_with_programs_wheel_report_and_tree(job: Job) -> None:
@@ -67,7 +73,7 @@ def test_it_ends_with_programs_wheel_report_and_tree(job: Job) -> None:
     products = {
         Path(product["path"]).relative_to(job.out).as_posix(): product for product in job.first["products"]
     }
-    for name in ("llama-cli", "llama-completion", "llama-server", "llama-bench", "llama-quantize"):
+    for name in load_recipe(job.made.pin.upstream).programs:
         assert products[f"bin/{name}"]["kind"] == "program"
     assert [product["kind"] for product in products.values()].count("wheel") == 1
     assert {"verification.json", "verification.html", "source"} <= products.keys()
@@ -113,9 +119,9 @@ def test_a_second_run_with_nothing_changed_takes_less_than_three_seconds(job: Jo
 def test_the_document_says_what_was_in_force(job: Job) -> None:
     """Settings with their origins, the pin, the verified checkout and the plan are in the JSON."""
     document = job.second
-    assert document["settings"]["upstream"] == {"value": "llama.cpp", "from": "command line"}
+    assert document["settings"]["upstream"] == {"value": job.made.pin.upstream, "from": "command line"}
     assert document["settings"]["out"] == {"value": str(job.out), "from": "default"}
-    assert document["pin"]["name"] == "0.3.36"
+    assert document["pin"]["name"] == job.made.upstream.default_pin
     assert document["checkout"]["verified"] is True
     assert len(document["plan"]["digest"]) == 64
 

@@ -63,7 +63,7 @@ def test_commands_exist_and_know_their_options(page: Path) -> None:
 def test_the_readme_has_its_two_commands() -> None:
     """The whole job and all tests are one command each."""
     shown = [" ".join(words) for words in commands_of(ROOT / "README.md")]
-    assert shown == ["./numamirror-build --upstream llama.cpp", "./ci/test"]
+    assert shown == ["./numamirror-build --upstream ik_llama.cpp", "./ci/test"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -85,10 +85,11 @@ def test_the_reference_is_what_the_code_says() -> None:
     assert all(f"`--{key_of(name)}" in page for name in OPTIONS)
 
 
-def test_the_readme_names_the_programs() -> None:
+@pytest.mark.parametrize("upstream", data.upstream_names())
+def test_the_readme_names_the_programs(upstream: str) -> None:
     """The programs that the README promises are those that are built."""
-    row = next(line for line in README.splitlines() if line.startswith("| programs"))
-    assert re.findall(r"`(llama-[a-z]+)`", row) == list(load_recipe("llama.cpp").programs)
+    row = next(line for line in README.splitlines() if line.startswith(f"| programs of {upstream}: "))
+    assert re.findall(r"`(llama-[a-z-]+)`", row) == list(load_recipe(upstream).programs)
 
 
 def test_every_variable_of_the_runtime_is_documented() -> None:
