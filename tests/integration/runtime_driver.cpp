@@ -111,6 +111,7 @@ struct place {
     int  replica;
     int  cpu; // the first of those that the thread may run on
     int  n_cpus;
+    bool keeps; // to its part of an operation
 };
 
 static void note_place(ggml_tensor * dst, const ggml_tensor * a, int ith, int nth, void * userdata) {
@@ -122,7 +123,7 @@ static void note_place(ggml_tensor * dst, const ggml_tensor * a, int ith, int nt
     while (first < CPU_SETSIZE && !CPU_ISSET(first, &cpus)) {
         first++;
     }
-    places[ith] = { (int) (ggml_numa_mirror_view.offset / (ptrdiff_t) ggml_numa_mirror_arena.stride), first, CPU_COUNT(&cpus) };
+    places[ith] = { (int) (ggml_numa_mirror_view.offset / (ptrdiff_t) ggml_numa_mirror_arena.stride), first, CPU_COUNT(&cpus), ggml_is_numa() };
     (void) dst;
     (void) a;
     (void) nth;
@@ -130,7 +131,7 @@ static void note_place(ggml_tensor * dst, const ggml_tensor * a, int ith, int nt
 
 // a graph whose threads may run on one CPU each, from first_cpu on; -1: where they like
 static void show_places(ggml_tensor * w, int n_threads, int first_cpu) {
-    std::vector<place> places(n_threads, { -1, -1, -1 });
+    std::vector<place> places(n_threads, { -1, -1, -1, false });
     ggml_threadpool_t threadpool = nullptr;
     if (first_cpu >= 0) {
         ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
@@ -145,11 +146,13 @@ static void show_places(ggml_tensor * w, int n_threads, int first_cpu) {
     }, threadpool);
     ggml_threadpool_free(threadpool);
     std::string text;
+    std::string keeps;
     for (const place & p : places) {
+        keeps += (keeps.empty() ? "" : ", ") + std::string(p.keeps ? "true" : "false");
         text += (text.empty() ? "" : ", ") + std::string("[") + std::to_string(p.replica) + ", " + std::to_string(p.cpu) + ", " +
             std::to_string(p.n_cpus) + "]";
     }
-    printf("{\"places\": [%s], \"status\": %s}\n", text.c_str(), ggml_numa_mirror_status());
+    printf("{\"places\": [%s], \"keeps\": [%s], \"status\": %s}\n", text.c_str(), keeps.c_str(), ggml_numa_mirror_status());
 }
 
 // as in a container: the kernel refuses memory policies
