@@ -310,7 +310,7 @@ def test_kernel_that_takes_no_memory_policy_is_reported(driver: Path, tmp_path: 
 def test_threads_keep_to_their_part_without_stealing(
     driver: Path, stealing: str, env: dict[str, str]
 ) -> None:
-    """Work is taken over when asked for only; values are right either way, and the record says which it is."""
+    """Work is taken over when asked for only; values are right either way, and the record says which."""
     env = {"GGML_NUMA_MIRROR_NODES": "2", **env}
     assert drive(driver, "places", 2, 3, **env)["keeps"] == [stealing == "off"] * 3
     result = drive(driver, "cache-mul-mat", 2, 3, **env)
