@@ -182,7 +182,15 @@ def stopped(model: Model, variant: Variant, run: Run) -> Check:
     return _check(f"mutation/{model.name}/{variant.name}", title, problems, facts)
 
 
-def engaged(name: str, title: str, run: Run, variant: Variant, contents: Contents, profile: Profile) -> Check:
+def engaged(
+    name: str,
+    title: str,
+    run: Run,
+    cases: Sequence[Case],
+    variant: Variant,
+    contents: Contents,
+    profile: Profile,
+) -> Check:
     """The status record says: as many replicas as asked, all eligible weight bytes and caches in each."""
     status = run.status or {}
     tensors = status.get("tensors") or {}
@@ -211,7 +219,7 @@ def engaged(name: str, title: str, run: Run, variant: Variant, contents: Content
         if short or len(status.get("nodes", [])) != variant.replicas:
             problems.append(f"nodes {short or status.get('nodes')} do not hold all {replicated} bytes")
         problems += _weights(run, contents)
-        problems += _caches(run, variant.policy)
+        problems += _caches(run, cases, variant.policy)
         graphs = status.get("graphs") or {}
         if not graphs.get("mirrored"):
             problems.append("no graph was computed with replicas")
@@ -249,19 +257,20 @@ def _weights(run: Run, contents: Contents) -> list[str]:
     return [f"{len(problems)} of {len(done)} cases: {problems[0]}"] if problems else []
 
 
-def _caches(run: Run, policy: str) -> list[str]:
+def _caches(run: Run, cases: Sequence[Case], policy: str) -> list[str]:
     """What is wrong with caches and adapters: they are in the replicas, or not, as the policy says."""
     status = run.status or {}
     if status.get("policy") != policy:
         return [f"the policy is {status.get('policy')}, not {policy}"]
-    cases: Mapping[str, Mapping[str, Any]] = run.facts.get("cases", {})
-    done = {name: case for name, case in cases.items() if "not_possible" not in case}
-    if not cases and "kv" in policy and not (status.get("kv") or {}).get("bytes"):
+    answers: Mapping[str, Mapping[str, Any]] = run.facts.get("cases", {})
+    done = {name: case for name, case in answers.items() if "not_possible" not in case}
+    if not answers and "kv" in policy and not (status.get("kv") or {}).get("bytes"):
         return ["the context has its cache outside of the replicas"]
     problems = [f"{name}: {problem}" for name, case in done.items() if (problem := _cache(case, policy))]
-    for name, case in done.items():
-        if name.endswith(ADAPTING) and bool(case.get("adapted")) != ("weights" in policy):
-            problems.append(f"{name}: the adapter takes {case.get('adapted')} bytes of a replica")
+    for name in (case.id for case in cases if case.action in ADAPTING and case.id in done):
+        adapted = done[name].get("adapted")
+        if bool(adapted) != ("weights" in policy):
+            problems.append(f"{name}: the adapter takes {adapted} bytes of a replica")
     return [f"{len(problems)} of {len(done)} cases: {problems[0]}"] if problems else []
 
 

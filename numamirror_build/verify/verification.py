@@ -228,7 +228,7 @@ class _Work:
                 continue
             yield checks.same_answers(model, variant, run, reference, wanted, left_out)
             if variant.replicas:
-                yield self._engaged(model, variant, run, contents)
+                yield self._engaged(model, variant, run, wanted, contents)
             elif variant == matrix.OFF and model.name == self.profile.pair[0]:
                 yield self._loaded("patched", run, mirror=True)
                 yield checks.idle(run)
@@ -242,11 +242,14 @@ class _Work:
             return case.action in variant.telling and matrix.telling(case, self.profile)
         return True
 
-    def _engaged(self, model: Model, variant: Variant, run: Run, contents: Contents) -> Check:
+    def _engaged(
+        self, model: Model, variant: Variant, run: Run, cases: Sequence[Case], contents: Contents
+    ) -> Check:
         return checks.engaged(
             f"{model.name}/{variant.name}",
             f"{model.name}: all weights in {variant.replicas} replicas, {variant.title}",
             run,
+            cases,
             variant,
             contents,
             self.profile,
@@ -273,7 +276,7 @@ class _Work:
         yield checks.wheel_record(self._record(), self.wanted)
         yield checks.wheel_text(model, plain, mirrored, self.profile.asking)
         title = f"Wheel: all weights in 2 replicas, {self.profile.asking}"
-        yield checks.engaged("wheel", title, mirrored, mirror, read_contents(model.path), self.profile)
+        yield checks.engaged("wheel", title, mirrored, (), mirror, read_contents(model.path), self.profile)
 
     def _record(self) -> Mapping[str, Any] | None:
         with zipfile.ZipFile(self.wheel.path) as archive:

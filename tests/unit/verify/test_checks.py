@@ -13,7 +13,7 @@ from numamirror_build.verify import checks, matrix
 from numamirror_build.verify.callgrind import Instructions
 from numamirror_build.verify.document import Check
 from numamirror_build.verify.matrix import Case
-from numamirror_build.verify.profile import Profile, load_profile
+from numamirror_build.verify.profile import Option, Profile, load_profile
 from numamirror_build.verify.runs import Libraries, Run
 from tests.unit.verify.made_up import (
     CONTENTS,
@@ -142,7 +142,7 @@ def test_comparing_must_stop_the_program() -> None:
 
 def engaged(status: dict[str, Any] | None) -> Check:
     """The engagement check with two pretend nodes, for the made-up model."""
-    return checks.engaged("tiny/mirror-2", "title", done(status=status), MIRROR, CONTENTS, PROFILE)
+    return checks.engaged("tiny/mirror-2", "title", done(status=status), (), MIRROR, CONTENTS, PROFILE)
 
 
 def test_engaged() -> None:
@@ -187,9 +187,9 @@ def test_caches_of_each_case_count() -> None:
     """All caches that upstream names must be in the replicas; with weights alone, none may be."""
     run = logits_run(CASES, status=status_record(2))
     case = run.facts["cases"][CASES[0].id]
-    assert checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE).status == "pass"
+    assert checks.engaged("x", "", run, CASES, MIRROR, CONTENTS, PROFILE).status == "pass"
     weights = logits_run(CASES, status=status_record(2, policy="weights"))
-    check = checks.engaged("x", "", weights, matrix.BY_ENVIRONMENT, CONTENTS, PROFILE)
+    check = checks.engaged("x", "", weights, CASES, matrix.BY_ENVIRONMENT, CONTENTS, PROFILE)
     assert "against the policy" in str(check.reason)
     for said, reason in (
         ({"buffers": 2, "mib": 0.5}, "1 caches of 1048576 bytes are in the replicas, of 2 with 0.50 MiB"),
@@ -197,21 +197,24 @@ def test_caches_of_each_case_count() -> None:
         ({"buffers": 0, "mib": 0.0}, "upstream names no cache"),
     ):
         case["caches"] = said
-        check = checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE)
+        check = checks.engaged("x", "", run, CASES, MIRROR, CONTENTS, PROFILE)
         assert check.status == "fail"
         assert f"1 of 3 cases: {CASES[0].id}: " in str(check.reason)
         assert reason in str(check.reason)
     case["caches"] = {"buffers": 1, "mib": 1.004}  # rounded
-    assert checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE).status == "pass"
+    assert checks.engaged("x", "", run, CASES, MIRROR, CONTENTS, PROFILE).status == "pass"
 
 
-def test_adapters_are_replicated_with_the_weights() -> None:
-    """An adapter that takes no room in a replica lies outside."""
-    case = Case(33, 32, 2, action="lora")
+@pytest.mark.parametrize("options", [(), (Option("new-graphs", "graphs", (), (("graph_reuse", False),)),)])
+@pytest.mark.parametrize("action", matrix.ADAPTING)
+def test_adapters_are_replicated_with_the_weights(action: str, options: tuple[Option, ...]) -> None:
+    """An adapter that takes no room in a replica lies outside, whatever else is in the case's name."""
+    case = Case(33, 32, 2, action=action, options=options)
     run = logits_run([case], status=status_record(2))
-    assert "the adapter takes 0 bytes" in str(checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE).reason)
+    check = checks.engaged("x", "", run, [case], MIRROR, CONTENTS, PROFILE)
+    assert f"{case.id}: the adapter takes 0 bytes" in str(check.reason)
     run.facts["cases"][case.id]["adapted"] = 4096
-    assert checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE).status == "pass"
+    assert checks.engaged("x", "", run, [case], MIRROR, CONTENTS, PROFILE).status == "pass"
 
 
 @pytest.mark.parametrize(
@@ -226,7 +229,7 @@ def test_weights_of_each_case_count(weights: dict[str, Any] | None, reason: str)
     """What is loaded otherwise for one case is replicated as well, or the check fails."""
     run = logits_run(CASES, status=status_record(2))
     run.facts["cases"][CASES[1].id]["weights"] = weights
-    check = checks.engaged("x", "", run, MIRROR, CONTENTS, PROFILE)
+    check = checks.engaged("x", "", run, CASES, MIRROR, CONTENTS, PROFILE)
     assert check.status == "fail"
     assert re.search(f"1 of 3 cases: {CASES[1].id}: {reason}", str(check.reason))
 
@@ -237,14 +240,14 @@ def test_graphs_that_load_a_model_may_run_at_home() -> None:
     for home, profile_, status in ((3, profile, "pass"), (4, profile, "fail"), (3, PROFILE, "fail")):
         record = status_record(2, graphs={"mirrored": 5, "home": home})
         run = logits_run(CASES, status=record, home_in_loading=3)
-        assert checks.engaged("x", "", run, MIRROR, CONTENTS, profile_).status == status
+        assert checks.engaged("x", "", run, CASES, MIRROR, CONTENTS, profile_).status == status
 
 
 def test_comparing_must_happen() -> None:
     """The variant that compares replicas after each write has done so."""
     for count, status in ((0, "fail"), (9, "pass")):
         run = done(status=status_record(2, checks=count))
-        assert checks.engaged("x", "", run, matrix.checked(2), CONTENTS, PROFILE).status == status
+        assert checks.engaged("x", "", run, CASES, matrix.checked(2), CONTENTS, PROFILE).status == status
 
 
 def test_no_record_is_no_engagement() -> None:
