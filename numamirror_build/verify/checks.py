@@ -83,6 +83,7 @@ def same_answers(
     """All logits of a variant equal the reference's, bit for bit, and are worth comparing.
 
     A case that pristine cannot do is left out, and told; the variant must not be able to do it either.
+    The facts name the actions and options of the cases that were compared.
 
     Args:
         model: what was evaluated.
@@ -95,6 +96,7 @@ def same_answers(
     problems: list[str] = []
     first: dict[str, Any] | None = None
     different: list[str] = []
+    possible: list[Case] = []
     left_out = dict(faults or {})
     for side, title in ((reference, "pristine"), (run, "this variant")):
         if side.outcome != "done":
@@ -109,12 +111,15 @@ def same_answers(
                 problems.append(f"{case.id}: pristine says {answers[0]!r}, this variant {answers[1]!r}")
             elif reason := theirs.get("not_possible"):
                 left_out[case.id] = reason
-            elif mine["sha256"] != theirs["sha256"]:
-                different.append(case.id)
-                first = first or {"case": case.id, **(mine.get("difference") or {})}
-            elif not theirs["finite"] or not theirs["spread"]:
-                problems.append(f"{case.id}: pristine's logits are not finite, or all the same")
+            else:
+                possible.append(case)
+                if mine["sha256"] != theirs["sha256"]:
+                    different.append(case.id)
+                    first = first or {"case": case.id, **(mine.get("difference") or {})}
+                elif not theirs["finite"] or not theirs["spread"]:
+                    problems.append(f"{case.id}: pristine's logits are not finite, or all the same")
         problems += _without_effect(reference, cases)
+        problems += _without_adapter(model, cases, possible)
     compared = len(cases) + len(faults or {}) - len(left_out)
     if not compared:
         problems.append("no case was possible")
@@ -122,6 +127,8 @@ def same_answers(
         problems.append(f"{len(different)} of {compared} cases differ, the first: {first}")
     facts = {
         "cases": compared,
+        "actions": sorted({case.action for case in possible if case.action}),
+        "options": sorted({option.name for case in possible for option in case.options}),
         "different": different,
         "values": _values(run),
         "first": first,
@@ -300,6 +307,13 @@ def _without_effect(reference: Run, cases: Sequence[Case]) -> list[str]:
         and (plain := answers.get(replace(case, action=None).id))
         and answers.get(case.id, {}).get("sha256") == plain.get("sha256")
     ]
+
+
+def _without_adapter(model: Model, cases: Sequence[Case], possible: Sequence[Case]) -> list[str]:
+    """Kinds of adapters that were wanted, and not one was possible, though each model made here has them."""
+    missing = {case.action for case in cases if case.action in ADAPTING}
+    missing -= {case.action for case in possible}
+    return [f"no case with {action} was possible" for action in sorted(filter(None, missing)) if model.own]
 
 
 def idle(run: Run) -> Check:

@@ -99,6 +99,30 @@ def test_an_adapter_must_have_an_effect() -> None:
     assert check.reason == "p33-b32-t2-lora: it had no effect"
 
 
+def test_what_was_compared_is_told() -> None:
+    """Actions and options of the cases that were possible, not of those that were only asked for."""
+    option = Option("new-graphs", "graphs", (), (("graph_reuse", False),))
+    cases = (*CASES, Case(33, 32, 2, action="copy", options=(option,)), Case(33, 32, 2, action="shift"))
+    run = logits_run(cases)
+    run.facts["cases"][cases[-1].id] = {"not_possible": "this cache cannot be shifted"}
+    check = checks.same_answers(MODEL, MIRROR, run, run, cases)
+    assert check.status == "pass"
+    assert (check.facts["actions"], check.facts["options"]) == (["copy"], ["new-graphs"])
+
+
+def test_models_made_here_have_adapters() -> None:
+    """That there is none says that the model was made wrong; a user's model has none."""
+    cases = (Case(33, 32, 2), Case(33, 32, 2, action="lora"), Case(33, 32, 3, action="lora"))
+    run = logits_run(cases)
+    run.facts["cases"][cases[1].id] = {"not_possible": "there is no such context"}
+    assert checks.same_answers(MODEL, MIRROR, run, run, cases).status == "pass"
+    run.facts["cases"][cases[2].id] = {"not_possible": "there is no adapter for this model"}
+    check = checks.same_answers(MODEL, MIRROR, run, run, cases)
+    assert (check.status, check.reason) == ("fail", "no case with lora was possible")
+    theirs = replace(MODEL, own=False)
+    assert checks.same_answers(theirs, MIRROR, run, run, cases).status == "pass"
+
+
 def test_an_unknown_architecture_is_a_skip() -> None:
     """Its reason says what the commit lacks."""
     check = checks.unknown(replace(MODEL, arch="jamba"))
