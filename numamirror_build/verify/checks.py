@@ -151,19 +151,21 @@ def no_model(name: str, reason: str) -> Check:
 
 def damaged(model: Model, variant: Variant, run: Run, reference: Run, cases: Sequence[Case]) -> Check:
     """Where each team has a thread, what is missing in a replica changes the answers: so it is read."""
-    problems = [f"{run.reason}"] if run.outcome != "done" else []
-    telling, unchanged = [], []
+    sides = ((reference, "pristine"), (run, "this variant"))
+    problems = [f"{title}: {side.reason}" for side, title in sides if side.outcome != "done"]
+    telling: list[str] = []
+    unchanged: list[str] = []
     if not problems:
-        telling = [
-            case.id
-            for case in cases
-            if case.threads >= variant.replicas and "sha256" in reference.facts["cases"][case.id]
-        ]
-        unchanged = [
-            name
-            for name in telling
-            if run.facts["cases"][name].get("sha256") == reference.facts["cases"][name]["sha256"]
-        ]
+        for case in cases:
+            mine, theirs = run.facts["cases"].get(case.id) or {}, reference.facts["cases"][case.id]
+            if "sha256" not in theirs:
+                continue
+            if "sha256" not in mine:
+                answer = mine.get("not_possible") or "was not evaluated"
+                problems.append(f"{case.id}: pristine says 'possible', this variant {answer!r}")
+            elif case.threads >= variant.replicas:
+                telling.append(case.id)
+                unchanged += [case.id] if mine["sha256"] == theirs["sha256"] else []
         if not telling:
             problems.append("no case tells")
     if unchanged:

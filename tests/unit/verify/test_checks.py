@@ -146,6 +146,19 @@ def test_an_empty_replica_must_show() -> None:
     assert damaged(died()).status == "fail"
 
 
+def test_what_a_damaged_replica_makes_impossible_is_no_change() -> None:
+    """A case without an answer does not show that a replica is read; nor does a pristine that died."""
+    run = logits_run(CASES, sha="bb")
+    for answer, reason in (({"not_possible": "no such cache"}, "no such cache"), (None, "was not evaluated")):
+        run.facts["cases"][CASES[1].id] = answer
+        check = damaged(run)
+        assert (check.status, check.facts["cases"]) == ("fail", 1)
+        assert check.reason == f"{CASES[1].id}: pristine says 'possible', this variant {reason!r}"
+    assert damaged(replace(run, facts={"cases": {}})).status == "fail"
+    check = checks.damaged(MODEL, matrix.DAMAGED, run, died(), CASES)
+    assert check.reason == "pristine: the process died of signal 11"
+
+
 def test_some_case_must_tell() -> None:
     """Where no case can show a damaged replica, nothing is shown."""
     alone = (Case(1, 1, 1),)
