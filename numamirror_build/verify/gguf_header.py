@@ -35,7 +35,9 @@ def read_header(path: Path) -> tuple[str, dict[str, int]]:
             key = _string(stream)
             facts[key] = _value(stream, _unpack(stream, "I")[0])
         infos = [_info(stream) for _ in range(tensors)]
-        alignment = int(facts.get("general.alignment", _ALIGNMENT))
+        alignment = facts.get("general.alignment", _ALIGNMENT)
+        if type(alignment) is not int or alignment < 1:
+            raise ValueError(f"general.alignment is no positive number: {alignment}")
         begin = -(-stream.tell() // alignment) * alignment
     length = path.stat().st_size
     places = sorted({offset for _, _, _, offset in infos} | {length - begin})
