@@ -16,7 +16,7 @@ Rows = list["np.ndarray[Any, Any]"]
 Loaded = tuple[str, tuple[tuple[str, Any], ...]]  # a model's file, and the settings that it is loaded with
 
 # enum ggml_type
-TYPES = {"f16": 1, "q4_0": 2, "q8_0": 8, "iq4_nl": 20, "bf16": 30, "q6_0": 133, "q8_kv": 151}
+TYPES = {"f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30, "q6_0": 133}
 
 _CACHE = re.compile(r"(?:KV|RS|state) buffer size =\s*([\d.]+) MiB")
 

@@ -10,6 +10,7 @@ from numamirror_build import data
 from numamirror_build.verify import matrix
 from numamirror_build.verify.models import FURTHER, RECIPES, find_recipe
 from numamirror_build.verify.profile import Profile, Rule, load_profile
+from world import TYPES
 
 EVERY_UPSTREAM = pytest.mark.parametrize("upstream", data.upstream_names())
 
@@ -48,6 +49,11 @@ def test_rules_and_options_name_what_there_is(upstream: str) -> None:
         assert not rule.instead or set(rule.instead.options) <= options
     archs = {find_recipe(name).arch.name for name in profile.models}
     assert all(not option.archs or archs & set(option.archs) for option in profile.options)
+
+
+def test_the_runner_knows_the_types_of_caches() -> None:
+    """Those that some upstream is verified with, and no others."""
+    assert set(TYPES) == {kv for name in data.upstream_names() for kv in load_profile(name).caches}
 
 
 def test_ik_llama_cpp_has_types_of_its_own() -> None:
