@@ -203,7 +203,7 @@ def _quantise(plain: Path, path: Path, kind: str, quantizer: Quantizer | None) -
             why="the build of the untouched tree has no llama-quantize",
             hint="build it: it is among the programs of the upstream's data",
         )
-    done = proc.run([quantizer.program, plain, path, kind, "1"], log=path.with_suffix(".log"))
+    done = proc.run([quantizer.program, plain, path, kind, "1"])
     if done.returncode or not path.is_file():
         raise VerificationError(
             f"Upstream's program did not quantise a model to {kind}",
