@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ _DEPENDS = re.compile(r"^ *\|?Depends: (linux-image-\S+)$", re.MULTILINE)
 
 
 class PackageSource:
-    """Where packages come from: this system's apt, with package lists of our own if it has none."""
+    """Where packages come from: this system's apt, with package lists of our own if its own do not do."""
 
     def __init__(self, store: Store, progress: Progress) -> None:
         self._store = store
@@ -50,7 +51,7 @@ class PackageSource:
 
         def make(folder: Path) -> Mapping[str, Any]:
             try:
-                return {"packages": self._unpack(self._with_lists(choose), folder, keep)}
+                return {"packages": self._unpack(choose, folder, keep)}
             except NumaMirrorError as error:
                 raise ToolMissingError(
                     f"The lab needs a Debian package that is not installed and cannot be fetched: {name}",
@@ -60,11 +61,19 @@ class PackageSource:
 
         return self._store.make("lab", key, make).path
 
-    def _unpack(self, names: list[str], folder: Path, keep: Callable[[Path], None] | None) -> list[str]:
-        self._progress.step(f"Fetching {names[0]}" + (f" and {len(names) - 1} more" if names[1:] else ""))
+    def _unpack(
+        self, choose: Callable[[], list[str]], folder: Path, keep: Callable[[Path], None] | None
+    ) -> list[str]:
         downloads = folder / "downloads"
-        downloads.mkdir()
-        self._run("apt-get", "download", *names, cwd=downloads)
+
+        def download() -> None:
+            names = choose()
+            self._progress.step(f"Fetching {names[0]}" + (f" and {len(names) - 1} more" if names[1:] else ""))
+            shutil.rmtree(downloads, ignore_errors=True)  # of a first try, with other versions
+            downloads.mkdir()
+            self._run("apt-get", "download", *names, cwd=downloads)
+
+        self._with_lists(download)
         files = sorted(downloads.glob("*.deb"))
         for file in files:
             self._run("dpkg-deb", "--extract", file, folder)
@@ -85,18 +94,25 @@ class PackageSource:
             raise ToolMissingError(f"The package {name} names no kernel", why=output)
         return [found[0]]
 
-    def _with_lists(self, choose: Callable[[], list[str]]) -> list[str]:
-        """What is chosen; if this system has no lists of packages (or old ones), they are fetched first."""
+    def _with_lists(self, get: Callable[[], None]) -> None:
+        """Get packages; if that fails, once more with new lists: there may be none, or old ones."""
         try:
-            return choose()
-        except ToolMissingError:
-            lists = self._store.root / "lab" / "apt"
-            for folder in ("lists/partial", "archives/partial"):
-                (lists / folder).mkdir(parents=True, exist_ok=True)
-            self._progress.step("Fetching lists of packages")
-            self._options = ("-o", f"Dir::State::lists={lists}/lists", "-o", f"Dir::Cache={lists}")
-            self._run("apt-get", "update")
-            return choose()
+            get()
+        except ToolMissingError as first:
+            try:
+                self._fetch_lists()
+                get()
+            except ToolMissingError as again:
+                reasons = dict.fromkeys([str(first), str(again)])
+                raise ToolMissingError("apt does not get the package", why="\n".join(reasons)) from again
+
+    def _fetch_lists(self) -> None:
+        lists = self._store.root / "lab" / "apt"
+        for folder in ("lists/partial", "archives/partial"):
+            (lists / folder).mkdir(parents=True, exist_ok=True)
+        self._progress.step("Fetching lists of packages")
+        self._options = ("-o", f"Dir::State::lists={lists}/lists", "-o", f"Dir::Cache={lists}")
+        self._run("apt-get", "update")
 
     def _run(self, program: str, *arguments: str | Path, cwd: Path | None = None) -> str:
         options = self._options if program.startswith("apt") else ()

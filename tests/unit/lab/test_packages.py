@@ -15,15 +15,16 @@ from numamirror_build.store import Store
 
 APT_GET = r"""#!/bin/sh
 echo "apt-get $*" >>"$CALLS"
+case "$*" in *Dir::State::lists=*) NO_LISTS='' OLD_LISTS='' ;; esac
 case "$*" in
 *--simulate*)
-    [ -z "$NO_LISTS" ] || case "$*" in *Dir::State::lists=*) ;; *)
-        echo "E: Unable to locate package qemu"; exit 100 ;;
-    esac
-    echo "Inst liba (1.0 Debian:12 [amd64])"
+    [ -z "$NO_LISTS" ] || { echo "E: Unable to locate package qemu"; exit 100; }
+    echo "Inst liba (${OLD_LISTS:-1.0} Debian:12 [amd64])"
     echo "Inst qemu [6.2] (1:7.2 Debian:12 [amd64])"
     echo "Conf qemu (1:7.2 Debian:12 [amd64])" ;;
 *download*)
+    [ -z "$NO_LISTS" ] || { echo "E: Unable to locate package"; exit 100; }
+    [ -z "$OLD_LISTS" ] || { touch "old_$OLD_LISTS.deb"; echo "E: Failed to fetch: 404 Not Found"; exit 100; }
     [ -z "$OFFLINE" ] || { echo "E: Failed to fetch"; exit 100; }
     for word; do :; done
     touch "$(echo "$word" | tr ':=' '__')_1.deb" ;;
@@ -102,6 +103,30 @@ def test_lists_are_fetched_when_there_are_none(
         f"apt-get {lists} install --simulate --no-install-recommends qemu",
         f"apt-get {lists} download liba=1.0 qemu=1:7.2",
     ]
+
+
+def test_lists_are_fetched_for_a_package_alone(
+    source: PackageSource, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For what needs no choice, too: it is the download that finds no lists."""
+    monkeypatch.setenv("NO_LISTS", "1")
+    assert source.alone("busybox-static").is_dir()
+    assert [line.rpartition(" -o ")[2].partition(" ")[2] for line in calls()[1:3]] == [
+        "update",
+        "download busybox-static",
+    ]
+
+
+def test_lists_are_fetched_when_they_are_old(
+    source: PackageSource, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old lists name versions that are no longer there: it is chosen anew, and nothing old is unpacked."""
+    monkeypatch.setenv("OLD_LISTS", "0.9")
+    source.with_dependencies("qemu")
+    assert calls()[1] == "apt-get download liba=0.9 qemu=1:7.2"
+    assert calls()[-2].endswith(" download liba=1.0 qemu=1:7.2")
+    assert calls()[-1] == "dpkg-deb --extract"
+    assert calls().count("dpkg-deb --extract") == 1
 
 
 def test_what_cannot_be_fetched_is_named_with_the_remedy(
