@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from numamirror_build.cli.answers import Answer
+from numamirror_build.errors import ConfigError
 from numamirror_build.lab.guest import Command, passed_environment
 from numamirror_build.lab.layout import DISTANCE, Layout, even_layout, load_layout
 from numamirror_build.lab.parts import find_parts
@@ -59,7 +60,7 @@ def run(
         words=tuple(words),
         env=passed_environment(os.environ, env),
         folder=Path.cwd(),
-        scratch=scratch.absolute() if scratch else None,
+        scratch=_resolved(scratch) if scratch else None,
     )
     collected = {"stdout": bytearray(), "stderr": bytearray()}
 
@@ -87,6 +88,15 @@ def run(
         **{name: data.decode(errors="replace") for name, data in collected.items()},
     }
     return Answer(document, "", outcome.exit_status)
+
+
+def _resolved(scratch: Path) -> Path:
+    try:
+        return scratch.resolve()
+    except (OSError, RuntimeError) as error:  # which of them a loop of links is depends on Python's version
+        raise ConfigError(
+            "The scratch folder's path leads nowhere", where=str(scratch), why=str(error)
+        ) from error
 
 
 def _pass_on(stream: BinaryIO, data: bytes) -> None:

@@ -33,7 +33,7 @@ class Command:
         words: program and arguments.
         env: the whole environment.
         folder: the folder to run in.
-        scratch: a folder of the host that the command may write to; None for none.
+        scratch: a folder of the host that the command may write to, without symbolic links; None for none.
     """
 
     words: tuple[str, ...]

@@ -243,7 +243,7 @@ def _files(folder: Path | None) -> dict[str, tuple[int, int]]:
     """Size and time of each file below a folder, which is made if it is not there."""
     if folder is None:
         return {}
-    if folder == Path("/"):
+    if folder.exists() and folder.samefile("/"):
         raise ConfigError("The scratch folder is the whole file system", hint="name a folder of its own")
     try:
         folder.mkdir(parents=True, exist_ok=True)

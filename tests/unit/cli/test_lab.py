@@ -82,6 +82,23 @@ def test_all_options(fake: FakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert fake.asked["timeout"] == 1.5
 
 
+def test_the_scratch_folder_is_where_its_path_leads(
+    fake: FakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guest mounts it by that path before it sees the host's links; the root is known by that path."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert run(["lab", "run", "--scratch", "link/new", "--", "x"]) == 3
+    assert fake.asked["command"].scratch == tmp_path / "real/new"
+    monkeypatch.chdir("/tmp")
+    assert run(["lab", "run", "--scratch", "..", "--", "x"]) == 3
+    assert fake.asked["command"].scratch == Path("/")
+    (tmp_path / "loop").symlink_to("loop")
+    fake.asked = {}
+    status = run(["lab", "run", "--scratch", f"{tmp_path}/loop", "--", "x"])
+    assert status == ConfigError.exit_code or fake.asked["command"].scratch == tmp_path / "loop"
+
+
 def test_json(fake: FakeLab, capsys: pytest.CaptureFixture[str]) -> None:
     """The document has all that is known, and is alone on stdout; the status is the command's."""
     fake.stderr = b"err\xff\n"

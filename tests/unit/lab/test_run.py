@@ -195,9 +195,13 @@ def test_the_time_limit_holds(lab: Lab) -> None:
 
 
 def test_a_scratch_folder_that_cannot_be_made(lab: Lab, tmp_path: Path) -> None:
-    """The whole file system, and a folder in a file, are refused before anything starts."""
+    """The whole file system, by any name, and a folder in a file, are refused before anything starts."""
     (tmp_path / "file").write_text("")
-    for folder, what in {tmp_path / "file/folder": "cannot be made", Path("/"): "whole file system"}.items():
+    (tmp_path / "root").symlink_to("/")
+    refused = {tmp_path / "file/folder": "cannot be made"}
+    for root in (Path("/"), Path("/tmp/.."), tmp_path / "root"):
+        refused[root] = "whole file system"
+    for folder, what in refused.items():
         with pytest.raises(ConfigError, match=what):
             lab.run(f"touch {tmp_path}/started", scratch=folder)
     assert not (tmp_path / "started").exists()
