@@ -21,9 +21,11 @@ LOCAL = 10
 DISTANCE = 21
 MOST_NODES = 16
 MOST_CPUS = 64
+LAST_ADDRESS = 254  # of a CPU; 255 is all of them
 LEAST_NODE_MEMORY = 64 * MIB
 LEAST_MEMORY = 384 * MIB
 
+_SET_OF_CPUS = 8
 _UNITS = {"M": MIB, "G": MIB << 10}
 
 
@@ -55,6 +57,16 @@ class Layout:
     def memory(self) -> int:
         """Bytes of memory of all nodes."""
         return sum(node.memory for node in self.nodes)
+
+    @property
+    def places_per_node(self) -> int:
+        """How many places for CPUs each number up to the highest has; QEMU numbers those of node 0 first.
+
+        A machine with at most eight places addresses several CPUs at once by a set of their numbers,
+        and QEMU loses what goes to a CPU behind an empty place: the kernel hangs.
+        So there are always more.
+        """
+        return max([_SET_OF_CPUS // (self.nodes[-1].id + 1) + 1, *(node.cpus for node in self.nodes)])
 
     def as_json(self) -> dict[str, Any]:
         """The layout for machines."""
@@ -155,6 +167,9 @@ def _checked(nodes: tuple[Node, ...], distances: tuple[tuple[int, ...], ...], wh
     numbers = [node.id for node in nodes]
     empty = [node.id for node in nodes if not node.cpus and not node.memory]
     small = [node.id for node in nodes if 0 < node.memory < LEAST_NODE_MEMORY or node.memory % (2 * MIB)]
+    highest = max([0, *(number for number in numbers if number < MOST_NODES)])
+    largest = max([0, *(node.cpus for node in nodes)])
+    most = most_cpus(highest)
     problems = {
         "There are no nodes": not nodes,
         "Two nodes have the same number": len(set(numbers)) < len(numbers),
@@ -163,6 +178,7 @@ def _checked(nodes: tuple[Node, ...], distances: tuple[tuple[int, ...], ...], wh
         # the kernel gives the number 0 to the node of the CPU that it starts on
         "There must be a node 0, and it must have a CPU": not any(n.id == 0 and n.cpus for n in nodes),
         f"There are more than {MOST_CPUS} CPUs": layout.cpus > MOST_CPUS,
+        f"Beside a node {highest} no node can have more than {most} CPUs": layout.nodes and largest > most,
         f"Node {', '.join(map(str, small))} has memory that is no multiple of 2M of at least 64M": small,
         f"The nodes have less than {LEAST_MEMORY // MIB}M of memory in all": layout.memory < LEAST_MEMORY,
         "A distance to another node is from 11 to 254": any(
@@ -176,6 +192,20 @@ def _checked(nodes: tuple[Node, ...], distances: tuple[tuple[int, ...], ...], wh
         if found:
             raise ConfigError(problem, where=where, hint="docs/lab.md describes layouts")
     return layout
+
+
+def most_cpus(highest: int) -> int:
+    """How many CPUs a node can have beside one of that number.
+
+    Each CPU has an address of a byte, made of the node's number and the CPU's place in the node,
+    for which there are as many bits in each node as the largest one needs.
+    """
+    fitting = (
+        cpus
+        for cpus in range(1, MOST_CPUS + 1)
+        if (highest << (cpus - 1).bit_length()) + cpus - 1 <= LAST_ADDRESS
+    )
+    return max(fitting)
 
 
 def _tables(table: Mapping[str, Any], key: str, where: str) -> list[Mapping[str, Any]]:

@@ -11,8 +11,6 @@ from numamirror_build.lab.layout import DISTANCE, LOCAL, MIB, Layout, Node
 # without its checks of timers and its watchdog the kernel also starts when the host is busy
 _KERNEL = "console=ttyS0 quiet no_timer_check nowatchdog panic=-1"
 
-_SET_OF_CPUS = 8
-
 
 @dataclass(frozen=True)
 class Files:
@@ -42,16 +40,6 @@ def machine_arguments(layout: Layout, files: Files) -> list[str]:
     ]
 
 
-def places_per_node(layout: Layout) -> int:
-    """How many places for CPUs each node has; QEMU numbers places, those of node 0 first.
-
-    A machine with at most eight places addresses several CPUs at once by a set of their numbers,
-    and QEMU loses what goes to a CPU behind an empty place: the kernel hangs.
-    So there are always more.
-    """
-    return max(_SET_OF_CPUS // (layout.nodes[-1].id + 1) + 1, *(node.cpus for node in layout.nodes))
-
-
 def _nodes(layout: Layout) -> list[str]:
     """A socket for each node.
 
@@ -62,7 +50,7 @@ def _nodes(layout: Layout) -> list[str]:
     """
     by_id = {node.id: node for node in layout.nodes}
     sockets = [by_id.get(number, Node(number, 0, 0)) for number in range(max(by_id) + 1)]
-    cores = places_per_node(layout)
+    cores = layout.places_per_node
     size = f"1,sockets={len(sockets)},cores={cores},threads=1,maxcpus={len(sockets) * cores}"
     arguments = ["-smp", size, "-m", f"{layout.memory // MIB}M"]
     for node in sockets:

@@ -11,7 +11,7 @@ from typing import Any
 from numamirror_build import proc
 from numamirror_build.errors import BuildError, LabError
 from numamirror_build.lab.layout import Layout
-from numamirror_build.lab.machine import escaped, places_per_node
+from numamirror_build.lab.machine import escaped
 from numamirror_build.store import Store, digest, file_sha256
 
 HEADER = Path(__file__).with_name("mark.h")
@@ -112,7 +112,7 @@ def parse_trace(text: str, layout: Layout) -> Trace:
     Raises:
         LabError: nothing was written, or it is not what the plugin writes.
     """
-    places = places_per_node(layout)
+    places = layout.places_per_node
     summed: dict[tuple[str, str, int, int | None], list[int]] = {}
     try:
         lines = [json.loads(line) for line in text.splitlines()]

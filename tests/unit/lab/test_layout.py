@@ -89,6 +89,10 @@ GOOD = {"id": 0, "cpus": 1, "memory": "1G"}
         ({"node": [GOOD, {"id": 2}]}, "Node 2 has neither CPUs nor memory"),
         ({"node": [GOOD, {**GOOD, "id": 16}]}, "Nodes have numbers from 0 to 15"),
         ({"node": [{**GOOD, "cpus": 65}]}, "There are more than 64 CPUs"),
+        (
+            {"node": [{**GOOD, "cpus": 16}, {"id": 15, "cpus": 1}]},
+            "Beside a node 15 no node can have more than 15 ",
+        ),
         ({"node": [GOOD, {**GOOD, "id": 1}], "distance": 10}, "A distance to another node is from 11 to 254"),
         (
             {"node": [GOOD, {**GOOD, "id": 1}], "distance": 255},
@@ -110,6 +114,17 @@ def test_what_cannot_be_is_refused(table: dict[str, Any], what: str) -> None:
     with pytest.raises(ConfigError, match=what) as caught:
         parse_layout(table, "odd.toml")
     assert str(caught.value.where).startswith("odd.toml")
+
+
+@pytest.mark.parametrize(
+    ("highest", "most"), [(0, 64), (2, 64), (3, 63), (4, 32), (6, 32), (7, 31), (8, 16), (14, 16), (15, 15)]
+)
+def test_the_most_cpus_of_a_node_beside_the_highest_number(highest: int, most: int) -> None:
+    """QEMU starts with just these, and not with one more."""
+    others = [{"id": highest, "memory": "64M"}] if highest else []
+    assert parse_layout({"node": [{**GOOD, "cpus": most}, *others]}, "file").nodes[0].cpus == most
+    with pytest.raises(ConfigError, match=r"no node can have more than \d+ CPUs|more than 64 CPUs"):
+        parse_layout({"node": [{**GOOD, "cpus": most + 1}, *others]}, "file")
 
 
 def test_a_file_that_is_no_layout(tmp_path: Path) -> None:
