@@ -43,7 +43,7 @@ extern uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *);
 
 __attribute__((visibility("default"))) int qemu_plugin_version = 1;
 
-enum { N_CPUS = 256, N_NODES = 17, N_RANGES = 64 };
+enum { N_CPUS = 256, N_NODES = 17, N_RANGES_FIRST = 64 };
 
 struct node {
     int      id;
@@ -64,12 +64,31 @@ static struct {
     const char * out;
     struct node  nodes[N_NODES]; // the last stands for everywhere else
     int          n_nodes;
-    struct range ranges[N_RANGES];
+    struct range * ranges;
     int          n_ranges;
     uint64_t     number; // that is being told
+    uint64_t     begin;  // of the range that is being told
     int          phase;
     counts *     cpus[N_CPUS];
 } trace;
+
+// The array grows by a copy, and the old one stays: another CPU may just look something up in it.
+static void add_range(struct range range) {
+    const int n = trace.n_ranges;
+    if (n == 0 || (n >= N_RANGES_FIRST && (n & (n - 1)) == 0)) { // it is full: sizes are powers of two
+        struct range * grown = malloc((n ? 2 * (size_t) n : N_RANGES_FIRST) * sizeof(*grown));
+        if (!grown) {
+            fprintf(stderr, "trace: no memory for another range\n");
+            abort();
+        }
+        if (n) {
+            memcpy(grown, trace.ranges, (size_t) n * sizeof(*grown));
+        }
+        __atomic_store_n(&trace.ranges, grown, __ATOMIC_RELEASE);
+    }
+    trace.ranges[n] = range;
+    __atomic_store_n(&trace.n_ranges, n + 1, __ATOMIC_RELEASE);
+}
 
 static void on_mark(unsigned int offset) {
     const unsigned int value = offset % 256;
@@ -81,24 +100,23 @@ static void on_mark(unsigned int offset) {
             trace.number = trace.number << 8 | value;
             break;
         case LAB_MARK_BEGIN:
-            if (trace.n_ranges < N_RANGES) {
-                trace.ranges[trace.n_ranges].begin = trace.number;
-            }
+            trace.begin = trace.number;
             break;
         case LAB_MARK_END:
-            if (trace.n_ranges < N_RANGES && value < LAB_CLASS_COUNT) {
-                trace.ranges[trace.n_ranges].end  = trace.number;
-                trace.ranges[trace.n_ranges].what = (int) value;
-                trace.n_ranges++;
+            if (value < LAB_CLASS_COUNT) {
+                add_range((struct range) { trace.begin, trace.number, (int) value });
             }
             break;
     }
 }
 
 static int class_of(uint64_t address) {
-    for (int i = 0; i < trace.n_ranges; i++) {
-        if (address - trace.ranges[i].begin < trace.ranges[i].end - trace.ranges[i].begin) {
-            return trace.ranges[i].what;
+    // how many first: the array that is read after that has at least as many
+    const int            n      = __atomic_load_n(&trace.n_ranges, __ATOMIC_ACQUIRE);
+    const struct range * ranges = __atomic_load_n(&trace.ranges, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++) {
+        if (address - ranges[i].begin < ranges[i].end - ranges[i].begin) {
+            return ranges[i].what;
         }
     }
     return LAB_OTHER;

@@ -13,6 +13,81 @@ from numamirror_build.lab.trace import CLASSES, PHASES, Count, make_plugin, pars
 from numamirror_build.store import Store
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+# stands for QEMU: marks as many ranges as its argument says, and loads 8 bytes from each
+DRIVER = r"""
+#include "trace.c"
+
+static void (*access_memory)(unsigned int, qemu_plugin_meminfo_t, uint64_t, void *);
+static void (*at_exit)(qemu_plugin_id_t, void *);
+
+void qemu_plugin_register_vcpu_tb_trans_cb(
+    qemu_plugin_id_t id, void (*call)(qemu_plugin_id_t, struct qemu_plugin_tb *)) {
+    (void) id;
+    call(id, NULL);
+}
+void qemu_plugin_register_atexit_cb(
+    qemu_plugin_id_t id, void (*call)(qemu_plugin_id_t, void *), void * data) {
+    (void) id;
+    (void) data;
+    at_exit = call;
+}
+void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn * insn,
+    void (*call)(unsigned int, qemu_plugin_meminfo_t, uint64_t, void *), enum qemu_plugin_cb_flags flags,
+    enum qemu_plugin_mem_rw rw, void * data) {
+    (void) insn;
+    (void) flags;
+    (void) rw;
+    (void) data;
+    access_memory = call;
+}
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb * tb) { (void) tb; return 1; }
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn * insn) { (void) insn; return 0; }
+struct qemu_plugin_insn * qemu_plugin_tb_get_insn(const struct qemu_plugin_tb * tb, size_t i) {
+    (void) tb;
+    (void) i;
+    return NULL;
+}
+unsigned int qemu_plugin_mem_size_shift(qemu_plugin_meminfo_t info) { (void) info; return 3; }
+bool qemu_plugin_mem_is_store(qemu_plugin_meminfo_t info) { return info; }
+struct qemu_plugin_hwaddr * qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t info, uint64_t address) {
+    (void) info;
+    (void) address;
+    return (struct qemu_plugin_hwaddr *) &trace; // any but NULL
+}
+bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr * where) { (void) where; return false; }
+uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr * where) { (void) where; return 0; }
+
+static void mark(enum lab_mark_kind kind, unsigned int value) {
+    access_memory(0, 1, LAB_MARK_PAGE + kind * 256 + value, NULL);
+}
+
+static void mark_number(uint64_t number) {
+    for (int shift = 56; shift >= 0; shift -= 8) {
+        mark(LAB_MARK_DIGIT, number >> shift & 255);
+    }
+}
+
+int main(int argc, char ** argv) {
+    char out[] = "out=/dev/stdout", node[] = "node=0:0:4096";
+    char * words[] = { out, node };
+    qemu_plugin_install(0, NULL, 2, words);
+    const uint64_t n = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
+    for (uint64_t i = 1; i <= n; i++) {
+        mark_number(i << 12);
+        mark(LAB_MARK_BEGIN, 0);
+        mark_number((i << 12) + 64);
+        mark(LAB_MARK_END, i < n ? LAB_KV : LAB_WEIGHTS);
+    }
+    mark(LAB_MARK_PHASE, LAB_PROMPT);
+    for (uint64_t i = 1; i <= n; i++) {
+        access_memory(0, 0, i << 12, NULL);
+        access_memory(0, 0, (i << 12) + 64, NULL);
+    }
+    at_exit(0, NULL);
+    return 0;
+}
+"""
 LAYOUT = even_layout(2, 1, "512M", 21)  # five places for CPUs a node
 
 # phase and class by number; CPU 0 is on node 0, 5 and 6 on node 1
@@ -110,3 +185,18 @@ def test_numbers_mean_the_same_in_both_languages(tmp_path: Path) -> None:
         *range(len(PHASES) + 1),
         *range(len(CLASSES) + 1),
     ]
+
+
+@needs_compiler
+@pytest.mark.parametrize("ranges", [1, 64, 65, 129, 1000])
+def test_however_many_ranges_are_marked(tmp_path: Path, ranges: int) -> None:
+    """Each keeps its class: none is dropped, and none is counted with everything else."""
+    source = tmp_path / "driver.c"
+    source.write_text(DRIVER)
+    flags = [flag for flag in trace._FLAGS if flag != "-shared"]
+    program = tmp_path / "driver"
+    subprocess.run(["cc", *flags, f"-I{trace.SOURCE.parent}", source, "-o", program], check=True)
+    done = subprocess.run([program, str(ranges)], check=True, capture_output=True, text=True)
+    counted = parse_trace(done.stdout, LAYOUT)
+    sums = {what: counted.loaded("prompt", what) for what in CLASSES}
+    assert sums == {"other": 8 * ranges, "weights": 8, "kv": 8 * (ranges - 1)}
