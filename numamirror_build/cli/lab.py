@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from numamirror_build.cli.answers import Answer
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, LabError, LabTimeoutError
 from numamirror_build.lab.guest import Command, passed_environment
 from numamirror_build.lab.layout import DISTANCE, Layout, even_layout, load_layout
 from numamirror_build.lab.parts import find_parts
@@ -68,16 +68,22 @@ def run(
         return collected[name].extend if json else lambda data: _pass_on(stream, data)
 
     parts = find_parts(store, progress=progress)
-    outcome = run_in_lab(
-        layout,
-        command,
-        parts,
-        timeout=timeout,
-        on_stdout=sink("stdout", sys.stdout.buffer),
-        on_stderr=sink("stderr", sys.stderr.buffer),
-        progress=progress,
-        plugin=make_plugin(store) if trace else None,
-    )
+    plugin = make_plugin(store) if trace else None
+    try:
+        outcome = run_in_lab(
+            layout,
+            command,
+            parts,
+            timeout=timeout,
+            on_stdout=sink("stdout", sys.stdout.buffer),
+            on_stderr=sink("stderr", sys.stderr.buffer),
+            progress=progress,
+            plugin=plugin,
+        )
+    except (LabError, LabTimeoutError) as error:
+        if json:
+            error.details.update(_texts(collected))
+        raise
     if trace and outcome.trace:
         write_json(trace.absolute(), outcome.trace.as_json())
     document = {
@@ -85,9 +91,13 @@ def run(
         "layout": layout.as_json(),
         "kernel": parts.release,
         **outcome.as_json(),
-        **{name: data.decode(errors="replace") for name, data in collected.items()},
+        **_texts(collected),
     }
     return Answer(document, "", outcome.exit_status)
+
+
+def _texts(collected: Mapping[str, bytearray]) -> dict[str, str]:
+    return {name: data.decode(errors="replace") for name, data in collected.items()}
 
 
 def _resolved(scratch: Path) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from numamirror_build.cli import lab
 from numamirror_build.cli.main import USAGE, run
-from numamirror_build.errors import ConfigError, LabTimeoutError
+from numamirror_build.errors import ConfigError, LabError, LabTimeoutError, NumaMirrorError
 from numamirror_build.lab.layout import even_layout
 from numamirror_build.lab.run import Outcome, SeenNode
 from numamirror_build.lab.trace import Count, Trace
@@ -167,6 +167,17 @@ def test_failures_of_the_lab_have_their_own_status(fake: FakeLab, capsys: pytest
     capsys.readouterr()
     assert run(["lab", "run", "--json", "--", "x"]) == 41
     assert json.loads(capsys.readouterr().out)["error"] == "lab-timeout"
+
+
+@pytest.mark.parametrize("kind", [LabError, LabTimeoutError])
+def test_output_before_a_failure_is_in_the_document(
+    fake: FakeLab, capsys: pytest.CaptureFixture[str], kind: type[NumaMirrorError]
+) -> None:
+    """What the command wrote says how far it got, beside what the console says."""
+    fake.error = kind("late", details={"console": ["line"]})
+    assert run(["lab", "run", "--json", "--", "x"]) == kind.exit_code
+    details = json.loads(capsys.readouterr().out)["details"]
+    assert details == {"console": ["line"], "stdout": "out\n", "stderr": "err\n"}
 
 
 def test_a_commands_own_json_is_not_ours(fake: FakeLab, capsys: pytest.CaptureFixture[str]) -> None:
