@@ -165,10 +165,10 @@ def run_tethered(
     """
     pipes = [os.pipe() for _ in channels]
     ends = [write for _, write in pipes]
-    words = [str(word) for word in args(tuple(Path(f"/proc/self/fd/{end}") for end in ends))]
-    until = time.monotonic() + timeout
     process: subprocess.Popen[bytes] | None = None
     try:
+        words = [str(word) for word in args(tuple(Path(f"/proc/self/fd/{end}") for end in ends))]
+        until = time.monotonic() + timeout
         with interrupt_deferred():
             try:
                 process = subprocess.Popen(

@@ -224,4 +224,10 @@ def test_nothing_stays_open_after_a_tethered_program() -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     tethered("true", bytearray(), bytearray())
     tethered("sleep 60", bytearray(), timeout=0.2)
+
+    def fail(paths: tuple[Path, ...]) -> list[str]:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        proc.run_tethered(fail, [print, print], timeout=30)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
