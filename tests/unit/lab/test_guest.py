@@ -88,6 +88,21 @@ def test_the_first_process_loads_modules_in_order(tmp_path: Path) -> None:
     subprocess.run(["sh", "-n"], input=init, text=True, check=True)
 
 
+@pytest.mark.parametrize("broken", ["mkdir", "cp"])
+def test_a_command_that_cannot_be_put_in_place_is_a_failure_of_the_guest(tmp_path: Path, broken: str) -> None:
+    """It is not taken for the command's own status: the script's last part, with what it calls made up."""
+    init = guest(tmp_path, Command(("true",), {}, tmp_path))["init"].decode()
+    words = init[init.index("say() {") : init.index("# the device of a port")]
+    last = init[init.index("ip link set lo up") :]
+    calls = {"ip": ":", "mkdir": ":", "cp": ":", "chroot": "return 3", "sync": ":", "poweroff": "exit 0"}
+    calls[broken] = "return 1"
+    functions = "".join(f"{name}() {{ {body}; }}\n" for name, body in calls.items())
+    script = f"control=/dev/stdout stdout=/dev/null stderr=/dev/null\n{words}{functions}{last}"
+    done = subprocess.run(["sh"], input=script, text=True, capture_output=True, check=True)
+    [said] = done.stdout.splitlines()
+    assert said.startswith(f"failed {broken} ") and "/world/run/lab" in said
+
+
 def test_the_scratch_folder_is_mounted_where_the_host_has_it(tmp_path: Path) -> None:
     """A path with spaces and quotes is one word."""
     command = Command(("true",), {}, tmp_path, scratch=Path("/x/it's here"))
