@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,9 +63,15 @@ def job(
         return document
 
     first = run()
-    begun = time.monotonic()
+    before = processor_time()
     second = run()
-    yield Job(made, root, first, second, time.monotonic() - begun)
+    yield Job(made, root, first, second, processor_time() - before)
+
+
+def processor_time() -> float:
+    """Seconds that ended children have computed: on a busy machine a clock says more of others' work."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def test_it_ends_with_programs_wheel_report_and_tree(job: Job) -> None:
