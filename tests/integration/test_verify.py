@@ -116,21 +116,22 @@ def test_again_takes_no_time(
     assert again.checks == verified.checks
 
 
+@pytest.mark.parametrize("upstream", ["llama.cpp", "ik_llama.cpp"])
 def test_a_build_without_the_mirror_fails(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    pristine_build: Build,
-    patched_build: Build,
-    wheel: Wheel,
+    pipeline: Pipeline,
+    ik_pipeline: Pipeline,
+    upstream: str,
 ) -> None:
     """Pristine libraries in the patched build's place give the same answers, and fail all the same."""
-    profile = dataclasses.replace(load_profile("llama.cpp"), models=("dense-q8_0",))
+    profile = dataclasses.replace(load_profile(upstream), models=("dense-q8_0",), left_out={})
     monkeypatch.setattr(verification, "load_profile", lambda _: profile)
-    false_build = dataclasses.replace(
-        patched_build, libraries=pristine_build.libraries, path=pristine_build.path, key="false"
-    )
+    made = {"llama.cpp": pipeline, "ik_llama.cpp": ik_pipeline}[upstream]
+    pristine, patched = made.pristine_build, made.patched_build
+    false = dataclasses.replace(patched, libraries=pristine.libraries, path=pristine.path, key="false")
     with pytest.raises(VerificationError) as caught:
-        verify(Store(tmp_path), pristine=pristine_build, patched=false_build, wheel=wheel, progress=Quiet())
+        verify(Store(tmp_path), pristine=pristine, patched=false, wheel=made.wheel, progress=Quiet())
     assert caught.value.exit_code == 32
     report = json.loads(Path(caught.value.details["report"]).read_text())
     failed = {check["id"] for check in report["checks"] if check["status"] == "fail"}

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-from pathlib import Path
-
 import pytest
 
-from numamirror_build.errors import VerificationError
 from numamirror_build.pipeline import Pipeline
-from numamirror_build.progress import Quiet
-from numamirror_build.store import Store
-from numamirror_build.verify import Verification, matrix, verification, verify
+from numamirror_build.verify import Verification, matrix
 from numamirror_build.verify.models import find_recipe
 from numamirror_build.verify.profile import load_profile
 
@@ -89,30 +82,6 @@ def test_structures_were_compared(verified: Verification) -> None:
     for side in ("pristine", "patched"):
         check = next(check for check in verified.checks if check.id == f"layout/{side}")
         assert {"llama_model_params", "llama_context_params", "llama_batch"} <= set(check.facts["structures"])
-
-
-def test_a_build_without_the_mirror_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ik_pipeline: Pipeline
-) -> None:
-    """Pristine libraries in the patched build's place give the same answers, and fail all the same."""
-    profile = dataclasses.replace(PROFILE, models=("dense-q8_0",), left_out={})
-    monkeypatch.setattr(verification, "load_profile", lambda _: profile)
-    pristine, patched = ik_pipeline.pristine_build, ik_pipeline.patched_build
-    false = dataclasses.replace(patched, libraries=pristine.libraries, path=pristine.path, key="false")
-    with pytest.raises(VerificationError) as caught:
-        verify(Store(tmp_path), pristine=pristine, patched=false, wheel=ik_pipeline.wheel, progress=Quiet())
-    report = json.loads(Path(caught.value.details["report"]).read_text())
-    failed = {check["id"] for check in report["checks"] if check["status"] == "fail"}
-    assert failed >= {
-        "libraries/patched",
-        "engaged/dense-q8_0/mirror-2",
-        "mutation/dense-q8_0/damaged",
-        "mutation/dense-q8_0/damaged-cache",
-        "mutation/dense-q8_0/damaged-checked",
-        "refused/one-node",
-        "refused/no-memory",
-    }
-    assert not any(name.startswith("same-answers/") for name in failed)
 
 
 @pytest.mark.slow
