@@ -125,9 +125,6 @@ def test_placement_that_the_kernel_refuses(seen: dict[str, Any]) -> None:
     assert answer["logits"] == seen["nothing"]["logits"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="each thread writes a part of each replica's cache, and touches it first"
-)
 def test_pages_without_a_policy_are_touched_by_their_nodes_threads(seen: dict[str, Any]) -> None:
     """No page of a replica is on another node because a thread from there was the first to touch it."""
     assert [set(on) - {"absent"} for on in places(seen["seccomp"]).values()] == [{"0"}, {"1"}]
