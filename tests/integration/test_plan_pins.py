@@ -150,6 +150,20 @@ def test_series_compiles_before_the_hooks(planned: Planned, pristine_build: Buil
         assert (unit.file.name, result.returncode, result.output) == (unit.file.name, 0, "")
 
 
+@pytest.mark.parametrize("upstream", data.upstream_names())
+def test_a_later_commit_is_planned_whole_and_what_is_new_is_listed(planned: Planned, upstream: str) -> None:
+    """Where text moved and an operation came, an unlisted commit differs from the lock by the latter."""
+    moved, added = "ggml/src/ggml.c", "ggml/src/ggml-new-op.c"
+    files = planned.files(find_pin(upstream, None))
+    operation = b"void new_op(struct ggml_tensor * d) { *(int *) d->data = d->src[0]->data != 0; }\n"
+    later = {moved: b"// later\n" + files[moved], added: b'#include "ggml.h"\n' + operation}
+    pin = find_pin(upstream, "f" * 40)
+    plan = plan_files(ChainMap(later, files), pin, tree=None, scope="cpu")  # type: ignore[arg-type]
+    report = check_lock(plan)
+    assert (report.lock, report.locked) == (find_pin(upstream, None).name, False)
+    assert report.differences == (f"{added} (new): read 2 instead of 0",)
+
+
 @pytest.mark.parametrize(
     ("upstream", "path", "old", "new", "kind"),
     [
