@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from numamirror_build import errors
-from numamirror_build.cli import main
+from numamirror_build.cli import machine, main
 from numamirror_build.cli.commands import cli
 from numamirror_build.cli.options import COMMON
 from numamirror_build.config import APP, OPTIONS, SETTINGS_FILE, key_of, variable_of
@@ -67,6 +67,7 @@ for the kinds of failure that are expected, `where`, `why`, `next` and `details`
 OTHER_CODES = {
     0: ("", "Done."),
     main.USAGE: ("usage", "The command line is wrong."),
+    machine.UNHEALTHY: ("", "`doctor` found something that would prevent or spoil the mirror."),
     main.UNEXPECTED: ("unexpected", "A mistake in this program; a log to report it with was written."),
     main.INTERRUPTED: ("interrupted", "Ctrl-C; the same command continues."),
     128 + 13: ("", "Whoever read the output stopped reading."),

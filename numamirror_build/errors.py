@@ -197,6 +197,13 @@ class VerificationError(NumaMirrorError):
     kind = "verification"
 
 
+class MeasurementError(NumaMirrorError):
+    """Something could not be measured on this machine."""
+
+    exit_code = 50
+    kind = "measurement"
+
+
 class LabError(NumaMirrorError):
     """The lab's machine could not be started, is not what was asked for, or broke down."""
 

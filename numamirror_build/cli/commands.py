@@ -159,6 +159,23 @@ def show_settings(pipeline: Pipeline, settings: Settings) -> Answer:
     return answers.settings(settings)
 
 
+@cli.command()
+@click.option(
+    "--bandwidth/--no-bandwidth",
+    default=True,
+    help="Whether to measure how fast each node reads each node's memory: about a second for each pair.",
+)
+@answering()
+def doctor(pipeline: Pipeline, settings: Settings, bandwidth: bool) -> Answer:
+    """Look for what would prevent the mirror on this machine, or spoil what it brings.
+
+    The exit status is 60 when something would.
+    """
+    from numamirror_build.cli import machine
+
+    return machine.doctor(pipeline.store, measured=bandwidth, progress=pipeline.progress)
+
+
 @cli.group()
 @setting_options()
 def lab(**_: Any) -> None:

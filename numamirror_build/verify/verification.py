@@ -13,10 +13,12 @@ from numamirror_build import __version__, data
 from numamirror_build.building.venv import make_venv
 from numamirror_build.building.wheel import RECORD
 from numamirror_build.errors import BuildError, MirrorUnavailableError, VerificationError
+from numamirror_build.machine.state import describe
+from numamirror_build.machine.topology import usable_nodes
 from numamirror_build.patching.apply import PatchedTree, PristineTree
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store, digest, file_sha256
-from numamirror_build.verify import checks, machine, matrix
+from numamirror_build.verify import checks, matrix
 from numamirror_build.verify.callgrind import count_instructions
 from numamirror_build.verify.document import Check, Verification
 from numamirror_build.verify.layout import compiled_layout
@@ -78,7 +80,7 @@ def verify(
     tree = patched.tree
     if not isinstance(tree, PatchedTree) or not isinstance(pristine.tree, PristineTree):
         raise TypeError("verification compares a pristine build with a patched one")
-    nodes = len(machine.usable_nodes())
+    nodes = len(usable_nodes())
     if real_nodes and nodes < 2:
         raise MirrorUnavailableError(
             "This machine has one NUMA node: there is nothing to mirror on",
@@ -95,7 +97,7 @@ def verify(
         "builds": [build.key for build in (pristine, patched, *(portable or ()))],
         "wheel": [wheel.key, wheel.sha256],
         "models": [each.identity for each in models],
-        "machine": machine.describe(),
+        "machine": describe(),
     }
     key = digest(inputs)[:20]
     subject = {
@@ -108,7 +110,7 @@ def verify(
         "wheel": {"file": wheel.path.name, "version": wheel.version, "sha256": wheel.sha256},
         "level": level,
         "models": [{"name": each.name, "identity": each.identity} for each in models],
-        "machine": machine.describe(),
+        "machine": describe(),
     }
 
     def make(folder: Path) -> dict[str, Any]:

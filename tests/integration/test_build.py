@@ -16,7 +16,7 @@ from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
 from numamirror_build.upstreams.pins import Pin
 from numamirror_build.verify.models import fetch_smollm2
-from tests.unit.runtime.machines import Machine, Node
+from tests.machines import Machine, Node
 
 pytestmark = [pytest.mark.sources, pytest.mark.build]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.runtime.machines import GIB, Machine, Node
+from tests.machines import GIB, Machine, Node
 
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build

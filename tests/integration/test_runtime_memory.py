@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from numamirror_build.verify.models import RECIPES, make_model
-from tests.unit.runtime.machines import GIB, MIB, Machine, Node
+from tests.machines import GIB, MIB, Machine, Node
 
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build

@@ -30,7 +30,7 @@ from tests.integration.test_runtime_memory import (
     pool,
     run,
 )
-from tests.unit.runtime.machines import GIB, MIB, Machine, Node
+from tests.machines import GIB, MIB, Machine, Node
 
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build

@@ -12,7 +12,7 @@ import pytest
 
 from numamirror_build import data
 from numamirror_build.patching.render import render_files
-from tests.unit.runtime.machines import GIB, Machine, Node
+from tests.machines import GIB, Machine, Node
 
 pytestmark = pytest.mark.build
 

@@ -16,7 +16,7 @@ from numamirror_build.errors import MirrorUnavailableError, ModelError, Verifica
 from numamirror_build.patching.apply import PatchedTree, PristineTree
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
-from numamirror_build.verify import Verification, checks, machine, matrix, verification, verify
+from numamirror_build.verify import Verification, checks, matrix, verification, verify
 from numamirror_build.verify.matrix import Case, Variant
 from numamirror_build.verify.models import RECIPES, read_contents
 from numamirror_build.verify.profile import Rule
@@ -54,7 +54,7 @@ class World:
         monkeypatch.setattr(verification, "run_layout", lambda *_: done(structures=STRUCTURES))
         monkeypatch.setattr(verification, "run_logits", self.run_logits)
         monkeypatch.setattr(verification, "run_text", self.run_text)
-        monkeypatch.setattr(machine, "usable_nodes", lambda: (0,))
+        monkeypatch.setattr(verification, "usable_nodes", lambda: (0,))
         self.venv = tmp_path / "venv"
 
     @staticmethod
@@ -262,7 +262,7 @@ def test_real_nodes_where_there_is_one(world: World) -> None:
 
 def test_real_nodes_where_there_are_several(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine with nodes they are used; a record that says they are pretended fails."""
-    monkeypatch.setattr(machine, "usable_nodes", lambda: (0, 1))
+    monkeypatch.setattr(verification, "usable_nodes", lambda: (0, 1))
     with pytest.raises(VerificationError) as caught:
         world.verify(real_nodes=True)
     assert set(caught.value.details["failed"]) == {f"engaged/{each.name}/mirror-real" for each in RECIPES}

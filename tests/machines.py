@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from numamirror_build.machine.files import ids
+
 MIB = 1 << 20
 GIB = 1 << 30
 
 
 @dataclass
 class Node:
-    """One NUMA node; sizes in bytes."""
+    """One NUMA node; sizes in bytes. ``package`` is the processor that its CPUs belong to."""
 
     cpus: str
     total: int = 64 * GIB
     free: int = 32 * GIB
     cache: int = 16 * GIB
+    distances: str | None = None
+    package: int | None = None
 
 
 @dataclass
@@ -43,6 +47,12 @@ class Machine:
             lines = [f"Node {number} {name}: {value // 1024:>12} kB\n" for name, value in values.items()]
             self._file(root, f"{folder}/cpulist", node.cpus + "\n")
             self._file(root, f"{folder}/meminfo", "".join(lines))
+            if node.distances is not None:
+                self._file(root, f"{folder}/distance", node.distances + "\n")
+            if node.package is not None:
+                for cpu in ids(node.cpus):
+                    name = f"sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id"
+                    self._file(root, name, f"{node.package}\n")
         # other entries of that folder must not be taken for nodes
         self._file(root, "sys/devices/system/node/online", "0\n")
         total, free, cache = (
