@@ -156,6 +156,11 @@ def series(pipeline: Pipeline, patches: Sequence[Path]) -> Answer:
     return Answer({**_pin(pipeline), "patches": paths}, "\n".join(paths))
 
 
+def workflow(path: Path) -> Answer:
+    """The workflow that was written."""
+    return Answer({"workflow": str(path)}, str(path))
+
+
 def settings(effective: Settings) -> Answer:
     """The settings with their origins; the document gets them in any case."""
     rows = [

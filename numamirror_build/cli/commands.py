@@ -152,6 +152,32 @@ def export(pipeline: Pipeline, settings: Settings) -> Answer:
     return answers.series(pipeline, pipeline.export(settings.out))
 
 
+@cli.command(name="init-ci")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path),
+    default=".",
+    metavar="DIR",
+    help="The repository's top folder.  [default: the current folder]",
+)
+@click.option(
+    "--install",
+    metavar="REQUIREMENT",
+    help="What pip installs there: a release of this program, or an address.  [default: this release]",
+)
+@click.option("--force", is_flag=True, help="Replace a workflow that was changed.")
+@answering("upstream")
+def init_ci(pipeline: Pipeline, settings: Settings, into: Path, install: str | None, force: bool) -> Answer:
+    """Write a GitHub workflow for a repository of your own.
+
+    It audits all known pins on each push, builds programs and wheel on demand and for tags,
+    and tries upstream's newest commit each night.
+    """
+    from numamirror_build.workflows import RELEASE, write_workflow
+
+    return answers.workflow(write_workflow(into, pipeline.upstream, install or RELEASE, force=force))
+
+
 @cli.command(name="settings")
 @answering(*JOB)
 def show_settings(pipeline: Pipeline, settings: Settings) -> Answer:

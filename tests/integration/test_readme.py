@@ -37,7 +37,7 @@ def commands_of(page: Path) -> Iterator[list[str]]:
 def sources_of_the_runtime() -> str:
     """All that we add to upstream's tree."""
     folder = data.templates()
-    others = ("lab", "report")
+    others = ("ci", "lab", "report")
     return "".join(
         path.read_text() for path in sorted(folder.rglob("*.j2")) if path.parent.name not in others
     )
