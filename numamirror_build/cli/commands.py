@@ -202,6 +202,58 @@ def doctor(pipeline: Pipeline, settings: Settings, bandwidth: bool) -> Answer:
     return machine.doctor(pipeline.store, measured=bandwidth, progress=pipeline.progress)
 
 
+@cli.command()
+@click.option(
+    "--machine",
+    metavar="FILE|NAME",
+    help="A TOML file that describes a machine, or the name of one that is known."
+    "  [default: this machine, measured]",
+)
+@click.option(
+    "--context",
+    type=click.IntRange(min=1),
+    default=4096,
+    show_default=True,
+    metavar="TOKENS",
+    help="Tokens that the cache has room for.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(min=0),
+    metavar="TOKENS",
+    help="Tokens in the cache when the predicted one is generated.  [default: an eighth of the context]",
+)
+@click.option(
+    "--cache-type", default="f16", show_default=True, metavar="TYPE", help="Type of K and V in the cache."
+)
+@answering("model")
+def advise(
+    pipeline: Pipeline,
+    settings: Settings,
+    machine: str | None,
+    context: int,
+    depth: int | None,
+    cache_type: str,
+) -> Answer:
+    """Predict what each way to run a model costs and brings on a machine, and say which to use.
+
+    Nothing is run but, without --machine, the measurement of bandwidth that doctor makes.
+    """
+    from numamirror_build.cli import advise as answering_advise
+
+    if settings.model is None:
+        raise click.UsageError("Say which model: --model FILE.gguf.")
+    return answering_advise.advise(
+        pipeline.store,
+        settings.model,
+        machine=machine,
+        context=context,
+        depth=context // 8 if depth is None else depth,
+        cache_type=cache_type,
+        progress=pipeline.progress,
+    )
+
+
 @cli.group()
 @setting_options()
 def lab(**_: Any) -> None:

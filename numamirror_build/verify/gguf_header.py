@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -14,10 +16,33 @@ import gguf
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _ALIGNMENT = 32
+_LONGEST = 4096  # of lists that are kept: one value per layer; vocabularies are longer
 
 
-def read_header(path: Path) -> tuple[str, dict[str, int]]:
-    """The architecture that a GGUF file names, and the bytes of each of its tensors.
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor: its dimensions, that of a row first, the number of its type, and its bytes."""
+
+    shape: tuple[int, ...]
+    kind: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a header says: values by key, without texts' lists and long lists, and tensors by name."""
+
+    facts: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def arch(self) -> str:
+        """The architecture's name; empty if none is named."""
+        return str(self.facts.get("general.architecture", ""))
+
+
+def read_header(path: Path) -> Header:
+    """The header of a GGUF file.
 
     Of a type that is not known here, so many bytes are counted as there surely are until the next tensor:
     the space between two tensors is less than the alignment.
@@ -46,7 +71,7 @@ def read_header(path: Path) -> tuple[str, dict[str, int]]:
     for name, _, _, offset in infos:
         if begin + offset + sizes[name] > length:
             raise ValueError(f"tensor {name} ends at {begin + offset + sizes[name]}")
-    return str(facts.get("general.architecture", "")), sizes
+    return Header(facts, {name: Tensor(shape, kind, sizes[name]) for name, kind, shape, _ in infos})
 
 
 def _size(kind: int, shape: tuple[int, ...], until: int, alignment: int) -> int:
@@ -73,10 +98,10 @@ def _value(stream: BinaryIO, kind: int) -> Any:
     if kind == _ARRAY:
         inner, count = _unpack(stream, "IQ")
         if inner in _SCALARS:
-            _read(stream, count * struct.calcsize("<" + _SCALARS[inner]))
-        else:
-            for _ in range(count):
-                _value(stream, inner)
+            data = _read(stream, count * struct.calcsize("<" + _SCALARS[inner]))
+            return struct.unpack(f"<{count}{_SCALARS[inner]}", data) if count <= _LONGEST else None
+        for _ in range(count):
+            _value(stream, inner)
         return None
     if kind not in _SCALARS:
         raise ValueError(f"there is no type {kind} of values")

@@ -34,7 +34,7 @@ from numamirror_build.verify.architectures import (
     Architecture,
     Value,
 )
-from numamirror_build.verify.gguf_header import read_header
+from numamirror_build.verify.gguf_header import Header, Tensor, read_header
 
 CONTEXT = 2048
 LORA_RANK = 16  # ik_llama.cpp reads rows of F32 in sixteens, whatever there is
@@ -320,18 +320,25 @@ def check_magic(path: Path) -> None:
 
 
 def read_contents(path: Path) -> Contents:
+    """What is in a GGUF file and its other parts; errors as of :func:`read_model`."""
+    header = read_model(path)
+    return Contents(header.arch, len(header.tensors), sum(tensor.size for tensor in header.tensors.values()))
+
+
+def read_model(path: Path) -> Header:
     """Read the headers of a GGUF file and of its other parts, and see that no tensor's data is cut off.
 
     Raises:
         ModelError: the file, or a part, is missing, damaged or cut short.
     """
-    arch, sizes = "", {}
+    facts: dict[str, Any] = {}
+    tensors: dict[str, Tensor] = {}
     for part in _parts(path):
         if not part.is_file():
             raise ModelError("A part of the model is missing", where=str(part))
         check_magic(part)
         try:
-            name, tensors = read_header(part)
+            header = read_header(part)
         except (ValueError, OverflowError, struct.error) as error:
             raise ModelError(
                 "The model file is damaged or cut short",
@@ -339,9 +346,9 @@ def read_contents(path: Path) -> Contents:
                 why=f"its {part.stat().st_size} bytes do not hold what its header says ({error})",
                 hint="download or convert the model again",
             ) from error
-        arch = arch or name
-        sizes.update(tensors)
-    return Contents(arch, len(sizes), sum(sizes.values()))
+        facts = {**header.facts, **facts}
+        tensors.update(header.tensors)
+    return Header(facts, tensors)
 
 
 def _parts(path: Path) -> list[Path]:

@@ -199,7 +199,7 @@ def test_upstreams_program_quantises(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     model = make_model(store, QUANTISED, Quantizer(program, "one"))
     assert (model.path.parent / "kind").read_text() == f"{QUANTISED.quantised}\n"
-    assert read_header(model.path) == read_header(make_model(store, RECIPES[0]).path)
+    assert read_header(model.path).tensors == read_header(make_model(store, RECIPES[0]).path).tensors
     plain = make_model(store, RECIPES[0]).path.parent
     others = {path.name for path in plain.iterdir()} - {f"{RECIPES[0].name}.gguf"}
     assert {path.name for path in model.path.parent.iterdir()} == {model.path.name, "kind", *others}
