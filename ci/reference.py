@@ -88,6 +88,8 @@ def _commands() -> Iterator[str]:
 def _subcommands(group: click.Group, before: str = "") -> Iterator[str]:
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield from _command(click.Context(command, info_name=name), before + name)
             yield from _subcommands(command, f"{before}{name} ")
         else:
             yield from _command(click.Context(command, info_name=name), before + name)

@@ -204,6 +204,13 @@ class MeasurementError(NumaMirrorError):
     kind = "measurement"
 
 
+class StateError(NumaMirrorError):
+    """Results of different machines, or of different states of one, are not compared."""
+
+    exit_code = 51
+    kind = "state"
+
+
 class LabError(NumaMirrorError):
     """The lab's machine could not be started, is not what was asked for, or broke down."""
 

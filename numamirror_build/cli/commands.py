@@ -254,6 +254,115 @@ def advise(
     )
 
 
+@cli.group(invoke_without_command=True)
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    metavar="NAME",
+    help="A way to run the model; may be repeated.  [default: all that this machine has]",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    multiple=True,
+    metavar="N",
+    help="How many threads; may be repeated.  [default: one per core, and half as many]",
+)
+@click.option(
+    "--generate",
+    type=click.IntRange(min=1),
+    multiple=True,
+    default=(64,),
+    show_default="64",
+    metavar="TOKENS",
+    help="Measure generating so many tokens; may be repeated.",
+)
+@click.option(
+    "--prompt",
+    type=click.IntRange(min=1),
+    multiple=True,
+    metavar="TOKENS",
+    help="Measure reading a prompt of so many tokens; may be repeated.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(min=0),
+    multiple=True,
+    default=(0,),
+    show_default="0",
+    metavar="TOKENS",
+    help="Tokens in the cache before; may be repeated.",
+)
+@click.option(
+    "--repetitions",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="How often each point is measured; fewer than 4 cannot tell arms apart.",
+)
+@click.option(
+    "--pretend",
+    type=click.IntRange(min=2),
+    metavar="NODES",
+    help="Let the mirror pretend that there are so many nodes: to try it, not to learn about speed.",
+)
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    default=Path("numamirror-bench.jsonl"),
+    show_default=True,
+    metavar="FILE",
+    help="Where results are kept; what is in it already is not measured again.",
+)
+@answering(*BUILD, "model")
+def bench(
+    pipeline: Pipeline,
+    settings: Settings,
+    arms: tuple[str, ...],
+    threads: tuple[int, ...],
+    generate: tuple[int, ...],
+    prompt: tuple[int, ...],
+    depth: tuple[int, ...],
+    repetitions: int,
+    pretend: int | None,
+    results: Path,
+) -> Answer:
+    """Measure what each way to run a model brings on this machine, and say which to use.
+
+    Each point is a process of its own, and the order of the arms turns around with each repetition.
+    Interrupted, the same command goes on where it was.
+    """
+    from numamirror_build.cli import bench as answering_bench
+
+    if settings.model is None:
+        raise click.UsageError("Say which model: --model FILE.gguf.")
+    return answering_bench.run(
+        pipeline,
+        settings.model,
+        arms=arms,
+        threads=threads,
+        generate=generate,
+        prompt=prompt,
+        depth=depth,
+        repetitions=repetitions,
+        pretend=pretend or 0,
+        results=results,
+    )
+
+
+@bench.command(name="compare")
+@click.argument("first", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("second", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@answering()
+def bench_compare(pipeline: Pipeline, settings: Settings, first: Path, second: Path) -> Answer:
+    """Compare two files of results of the same model on the same machine in the same state."""
+    from numamirror_build.cli import bench as answering_bench
+
+    return answering_bench.comparison(first, second)
+
+
 @cli.group()
 @setting_options()
 def lab(**_: Any) -> None:

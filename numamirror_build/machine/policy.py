@@ -1,15 +1,23 @@
-"""Whether the kernel takes a memory policy from this process: containers often refuse it."""
+"""Memory policies by system calls: whether the kernel takes one, and setting one."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
 import mmap
+import os
 import platform
+from collections.abc import Sequence
 
-# asm/unistd.h of these architectures
-_MBIND = {"x86_64": 237, "aarch64": 235, "riscv64": 235, "ppc64le": 259, "s390x": 268}
-_PREFERRED = 1
+# mbind and set_mempolicy in asm/unistd.h of these architectures
+_CALLS = {
+    "x86_64": (237, 238),
+    "aarch64": (235, 237),
+    "riscv64": (235, 237),
+    "ppc64le": (259, 261),
+    "s390x": (268, 270),
+}
+_MODES = {"preferred": 1, "bind": 2, "interleave": 3}
 _LONG = 8 * ctypes.sizeof(ctypes.c_ulong)
 
 
@@ -18,18 +26,49 @@ def refused_policy(node: int) -> str | None:
 
     None as well on an architecture whose number of the system call is not known here.
     """
-    number = _MBIND.get(platform.machine())
-    if number is None:
+    calls = _CALLS.get(platform.machine())
+    if calls is None:
         return None
-    size = mmap.PAGESIZE
-    with mmap.mmap(-1, size) as page:
-        mask = (ctypes.c_ulong * (node // _LONG + 2))()
-        mask[node // _LONG] = 1 << node % _LONG
+    with mmap.mmap(-1, mmap.PAGESIZE) as page:
         place = ctypes.c_char.from_buffer(page)
-        syscall = ctypes.CDLL(None, use_errno=True).syscall
-        syscall.restype = ctypes.c_long
-        words = (ctypes.addressof(place), size, _PREFERRED, ctypes.addressof(mask), len(mask) * _LONG, 0)
-        done = syscall(ctypes.c_long(number), *map(ctypes.c_ulong, words))
-        code = ctypes.get_errno()
+        address, mask = ctypes.addressof(place), _mask([node])
+        code = _call(
+            calls[0],
+            address,
+            mmap.PAGESIZE,
+            _MODES["preferred"],
+            ctypes.addressof(mask),
+            len(mask) * _LONG,
+            0,
+        )
         del place  # it keeps the mapping from being closed
-    return errno.errorcode.get(code, str(code)) if done else None
+    return errno.errorcode.get(code, str(code)) if code else None
+
+
+def set_policy(name: str, nodes: Sequence[int]) -> None:
+    """Give this process a memory policy: ``bind`` or ``interleave``.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    calls = _CALLS.get(platform.machine())
+    if calls is None:
+        raise OSError(errno.ENOSYS, "the number of set_mempolicy is not known on this architecture")
+    mask = _mask(nodes)
+    if code := _call(calls[1], _MODES[name], ctypes.addressof(mask), len(mask) * _LONG):
+        raise OSError(code, f"set_mempolicy: {os.strerror(code)}")
+
+
+def _mask(nodes: Sequence[int]) -> ctypes.Array[ctypes.c_ulong]:
+    mask = (ctypes.c_ulong * (max(nodes) // _LONG + 2))()
+    for node in nodes:
+        mask[node // _LONG] |= 1 << node % _LONG
+    return mask
+
+
+def _call(number: int, *arguments: int) -> int:
+    """The error's number; 0 for none."""
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+    done = syscall(ctypes.c_long(number), *map(ctypes.c_ulong, arguments))
+    return ctypes.get_errno() if done else 0

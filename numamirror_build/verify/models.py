@@ -248,7 +248,7 @@ def find_model(store: Store, wanted: str | Path, *, progress: Progress) -> Model
             hint=f"give the path of a GGUF file, or the name {SMOLLM2} for a small real model",
         )
     check_magic(path)
-    stats = [(part, part.stat()) for part in _parts(path)]
+    stats = [(part, part.stat()) for part in parts_of(path)]
     identity = digest([[str(part.resolve()), stat.st_size, stat.st_mtime_ns] for part, stat in stats])
     return Model(path.stem, path, identity)
 
@@ -333,7 +333,7 @@ def read_model(path: Path) -> Header:
     """
     facts: dict[str, Any] = {}
     tensors: dict[str, Tensor] = {}
-    for part in _parts(path):
+    for part in parts_of(path):
         if not part.is_file():
             raise ModelError("A part of the model is missing", where=str(part))
         check_magic(part)
@@ -351,7 +351,8 @@ def read_model(path: Path) -> Header:
     return Header(facts, tensors)
 
 
-def _parts(path: Path) -> list[Path]:
+def parts_of(path: Path) -> list[Path]:
+    """The files of a model: the one that is named, or all that its name counts."""
     match = _PART.match(path.name)
     if not match:
         return [path]

@@ -1,0 +1,105 @@
+"""``bench`` and ``bench compare``: arguments, output, status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from numamirror_build.cli import bench, commands
+from numamirror_build.cli.main import USAGE, run
+from numamirror_build.errors import ConfigError, StateError
+from numamirror_build.machine.state import read_state
+from numamirror_build.progress import Quiet
+from numamirror_build.store import Store
+from numamirror_build.verify.models import RECIPES, make_model
+from tests.machines import Machine, Node
+from tests.unit.bench.made_up import write_program
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A command line for a made-up machine with one node, and programs that are fast with the mirror."""
+    program = write_program(tmp_path / "bin")
+    store = Store(tmp_path / "cache")
+
+    def pipeline(*_: Any) -> SimpleNamespace:
+        builds = {
+            f"{name}_build": SimpleNamespace(key=name, programs={"llama-bench": program})
+            for name in ("pristine", "patched")
+        }
+        pin = SimpleNamespace(upstream="u", name="p", commit="c")
+        return SimpleNamespace(store=store, progress=Quiet(), pin=pin, **builds)
+
+    root = Machine({0: Node("0-3")}).write(tmp_path / "machine")
+    monkeypatch.setattr(commands, "Pipeline", pipeline)
+    monkeypatch.setattr(bench, "read_state", lambda: read_state(root))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NUMAMIRROR_CACHE_DIR", str(tmp_path / "cache"))
+    model = make_model(Store(tmp_path / "models"), RECIPES[0]).path
+    return ["bench", "--model", str(model), "--repetitions", "4"]
+
+
+def calls(folder: Path) -> int:
+    """How often the program ran."""
+    return len((folder / "bin/calls").read_text().splitlines())
+
+
+def test_a_run(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Arms, thread counts and advice are printed; the same again measures nothing and says the same."""
+    assert run([*words, "--pretend", "2", "--prompt", "16", "--depth", "0", "--depth", "8"]) == 0
+    out = capsys.readouterr().out
+    assert calls(tmp_path) == 4 * 2 * 4 * 4, "repetitions, thread counts, arms, tests"
+    assert "Use mirror" in out and "pretended" in out
+    assert "tg64@d8" in out and "pp16" in out
+    assert run([*words, "--pretend", "2", "--prompt", "16", "--depth", "0", "--depth", "8"]) == 0
+    assert capsys.readouterr().out == out
+    assert calls(tmp_path) == 4 * 2 * 4 * 4
+    assert (tmp_path / "numamirror-bench.jsonl").exists()
+
+
+def test_json(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The document has the state, every sample, comparisons and advice."""
+    assert run([*words, "--json", "--threads", "2"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["arm"] for row in document["rows"]] == ["none", "off"]
+    assert document["rows"][0]["samples"] == [2.0] * 4
+    assert document["cost_when_off"][0]["verdict"] == "same"
+    assert document["subject"]["state"]["nodes"][0]["usable"] == "0-3"
+    assert "one node" in document["advice"][0]
+
+
+def test_another_subject(words: list[str]) -> None:
+    """A file of other results is not added to."""
+    assert run([*words, "--threads", "1", "--results", "r.jsonl"]) == 0
+    assert (
+        run([*words, "--threads", "1", "--results", "r.jsonl", "--pretend", "2"])
+        == StateError.exit_code
+        == 51
+    )
+
+
+def test_wrong_command_lines(words: list[str]) -> None:
+    """A model is needed, and arms that there are."""
+    assert run(["bench"]) == USAGE
+    assert run([*words, "--arm", "isolate-7"]) == USAGE
+
+
+def test_comparing(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two files of one state are compared; of two states they are not, and what differs is said."""
+    for name in ("a", "b"):
+        assert run([*words, "--threads", "2", "--results", f"{name}.jsonl"]) == 0
+    capsys.readouterr()
+    assert run(["bench", "compare", "a.jsonl", "b.jsonl", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["verdict"] for one in document["comparisons"]] == ["same", "same"]
+    other = (tmp_path / "b.jsonl").read_text().replace('"huge_pages": null', '"huge_pages": "never"')
+    (tmp_path / "b.jsonl").write_text(other)
+    assert run(["bench", "compare", "a.jsonl", "b.jsonl"]) == StateError.exit_code
+    assert "huge_pages: None and never" in capsys.readouterr().err
+    (tmp_path / "c").write_text("x")
+    assert run(["bench", "compare", "a.jsonl", "c"]) == ConfigError.exit_code
+    assert run(["bench", "compare", "a.jsonl", "none"]) == USAGE
