@@ -22,6 +22,7 @@ from numamirror_build.progress import reporting
 from numamirror_build.store import Store
 
 if TYPE_CHECKING:
+    from numamirror_build.regress.steps import Level as RegressLevel
     from numamirror_build.verify.matrix import Level
 
 Body = Callable[..., Answer]
@@ -77,11 +78,94 @@ def cli(pipeline: Pipeline, settings: Settings) -> Answer:
     return answers.job(pipeline, run_job(pipeline, settings.out))
 
 
-@cli.command()
+@cli.group(invoke_without_command=True)
 @answering("upstream")
 def pins(pipeline: Pipeline, settings: Settings) -> Answer:
     """List the commits that are known and tested."""
     return answers.pins(pipeline.pins, pipeline.upstream.default_pin)
+
+
+@pins.command(name="update")
+@click.option(
+    "--release",
+    "releases",
+    multiple=True,
+    metavar="VERSION",
+    help="A release of the binding to look at, of any age; may be repeated.  [default: all newer ones]",
+)
+@click.option(
+    "--write", is_flag=True, help="List the releases that need no hand work, and write their locks."
+)
+@answering("upstream")
+def pins_update(pipeline: Pipeline, settings: Settings, releases: tuple[str, ...], write: bool) -> Answer:
+    """Show what newer releases of the binding would change, and list them when told to.
+
+    A release that needs something says what: accesses without a rule, anchors that are gone with what is most
+    like them, calls that no hook takes care of.
+    """
+    from numamirror_build.cli.update import update
+
+    return update(pipeline, releases=releases, write=write)
+
+
+@cli.command()
+@click.option(
+    "--level",
+    type=click.Choice(("plan", "audit", "build", "verify")),
+    default="plan",
+    show_default=True,
+    help="How far to go at each pin: plan also checks the lock and makes the tree; audit also builds the"
+    " programs; build also makes the wheel; verify also compares answers.",
+)
+@click.option(
+    "--pins",
+    "names",
+    metavar="NAME,...",
+    help="Pins of the upstream, names or commits.  [default: all pins with a commit of their own,"
+    " of all upstreams unless --upstream names one]",
+)
+@click.option(
+    "--parallel",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Pins at once; they share the jobs.  [default: 1 for plans, else one per 4 CPUs]",
+)
+@click.option(
+    "--junit", "junit_file", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML as well."
+)
+@click.option(
+    "--page",
+    "page_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the table as a Markdown page as well.",
+)
+@answering("upstream", "source", "git_url", "scope", "jobs", "cmake_arg", "model")
+def regress(
+    pipeline: Pipeline,
+    settings: Settings,
+    level: RegressLevel,
+    names: str | None,
+    parallel: int | None,
+    junit_file: Path | None,
+    page_file: Path | None,
+) -> Answer:
+    """Do the same at many pins, and show how each went and what changes from pin to pin.
+
+    What an interrupted run made is in the cache: the same command goes on from there.
+    The program ends with the exit code of the first failure.
+    """
+    from numamirror_build.cli.regress import regress as answer
+
+    return answer(
+        pipeline,
+        settings,
+        level=level,
+        pins=[name for name in (names or "").split(",") if name],
+        parallel=parallel,
+        junit_file=junit_file,
+        page_file=page_file,
+    )
 
 
 @cli.command()

@@ -29,6 +29,7 @@ else:
 
 if TYPE_CHECKING:
     from numamirror_build.patching.plan import Plan
+    from numamirror_build.upstreams.pins import Pin
 
 _HOOK = "hook:"
 _SHOWN = 20
@@ -91,6 +92,12 @@ def check_lock(plan: Plan, folder: Path | None = None) -> LockReport:
         return LockReport(None, False, ())
     nearest = min(others, key=lambda name: len(others[name]))
     return LockReport(nearest, False, others[nearest])
+
+
+def read_lock(pin: Pin, scope: str) -> LockPart | None:
+    """What is locked for a pin's commit in a scope, if it is."""
+    locks = _read_locks(data.patches(pin.upstream) / "locks", scope)
+    return next((part for commit, part in locks.values() if commit == pin.commit), None)
 
 
 def write_lock(plan: Plan, folder: Path | None = None) -> Path:

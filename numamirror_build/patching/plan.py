@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import pairwise
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from numamirror_build import data
-from numamirror_build.errors import ConfigError, EditConflictError
+from numamirror_build.errors import AccessError, ConfigError, EditConflictError, NumaMirrorError
 from numamirror_build.patching.lock import check_lock, compare_counts, hook_of
-from numamirror_build.patching.scope import OutOfScope, TreeFiles, scope_from_table, select_sources
+from numamirror_build.patching.scope import OutOfScope, Sources, TreeFiles, scope_from_table, select_sources
 from numamirror_build.progress import Progress
 from numamirror_build.rewrite import AccessReport, Edit, Site, find_accesses, load_exceptions
 from numamirror_build.store import Store, digest, file_sha256, write_json
@@ -173,19 +173,44 @@ def plan_files(files: Mapping[str, bytes], pin: Pin, *, tree: str | None, scope:
 
     patches = data.patches(pin.upstream)
     facts = _read_toml(patches / "upstream.toml")
-    doubtful = patches / "exceptions.toml"
-    exceptions = load_exceptions(_read_toml(doubtful) if doubtful.exists() else {})
-    sources = select_sources(files, scope_from_table(scope, facts.get("scope", {})))
+    sources, accesses = _accesses(files, facts, patches, scope)
     rendered = render_files(data.templates(), facts)
     return build_plan(
         pin,
         tree,
         scope,
         hook_edits=plan_hooks(files, load_hooks(patches / "hooks")),
-        accesses=find_accesses(sources.all, sources.targets, exceptions, jobs=len(os.sched_getaffinity(0))),
+        accesses=accesses(),
         new_files=[NewFile(path, content) for path, content in rendered.items()],
         out_of_scope=sources.out_of_scope,
     )
+
+
+def find_problems(files: Mapping[str, bytes], pin: Pin, *, scope: str) -> tuple[NumaMirrorError, ...]:
+    """All that our data does not fit in a tree, where :func:`plan_files` ends with the first of it.
+
+    One error per hook and call, and one for all accesses. Edits that overlap are not looked for.
+    """
+    from numamirror_build.rewrite.hooks import load_hooks, try_hooks
+
+    patches = data.patches(pin.upstream)
+    problems: list[NumaMirrorError] = [*try_hooks(files, load_hooks(patches / "hooks")).problems]
+    try:
+        _accesses(files, _read_toml(patches / "upstream.toml"), patches, scope)[1]()
+    except AccessError as error:
+        problems.append(error)
+    return tuple(problems)
+
+
+def _accesses(
+    files: Mapping[str, bytes], facts: Mapping[str, Any], patches: Path, scope: str
+) -> tuple[Sources, Callable[[], AccessReport]]:
+    """The sources of a scope, and the search of them."""
+    doubtful = patches / "exceptions.toml"
+    exceptions = load_exceptions(_read_toml(doubtful) if doubtful.exists() else {})
+    sources = select_sources(files, scope_from_table(scope, facts.get("scope", {})))
+    jobs = len(os.sched_getaffinity(0))
+    return sources, lambda: find_accesses(sources.all, sources.targets, exceptions, jobs=jobs)
 
 
 def build_plan(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import tree_sitter
 import tree_sitter_cpp
 
 from numamirror_build.errors import AnchorError, ConfigError
+from numamirror_build.rewrite.nearest import nearest_lines, nearest_names, nearest_paths
 from numamirror_build.rewrite.project import Project
 from numamirror_build.rewrite.sites import Edit
 from numamirror_build.rewrite.units import view
@@ -122,6 +123,19 @@ def load_hooks(folder: Path) -> HookSet:
     return HookSet(tuple(hooks), tuple(censuses))
 
 
+@dataclass(frozen=True)
+class HookReport:
+    """How hooks fit a tree.
+
+    Attributes:
+        edits: of the hooks that fit, in the order of the hooks.
+        problems: one error for each hook and each call of a census that does not.
+    """
+
+    edits: tuple[Edit, ...]
+    problems: tuple[AnchorError, ...]
+
+
 def plan_hooks(files: Mapping[str, bytes], hooks: HookSet) -> list[Edit]:
     """The edits of all hooks that a tree wants, in the order of the hooks.
 
@@ -130,28 +144,37 @@ def plan_hooks(files: Mapping[str, bytes], hooks: HookSet) -> list[Edit]:
         hooks: what to insert.
 
     Raises:
-        AnchorError: an anchor is missing or there more than once; names hook, file and anchor.
+        AnchorError: an anchor is missing or there more than once; names hook, file, anchor,
+            and what in the tree is like it.
     """
+    report = try_hooks(files, hooks)
+    if len(report.problems) > 1:
+        raise _together(report.problems)
+    if report.problems:
+        raise report.problems[0]
+    return list(report.edits)
+
+
+def try_hooks(files: Mapping[str, bytes], hooks: HookSet) -> HookReport:
+    """The edits of the hooks that fit a tree, and an error for each thing that does not."""
     functions = _Functions(files)
-    edits = []
+    edits: list[Edit] = []
+    problems: list[AnchorError] = []
     hooked: dict[str, set[tuple[str, str]]] = {}
     for hook in hooks.hooks:
         if hook.only_if and hook.only_if.text.encode() not in files.get(hook.only_if.file, b""):
             continue
-        present = [file for file in hook.files if file in files]
-        if len(present) != 1:
-            raise _anchor_error(
-                hook, f"{len(present)} of the files that it may be in are in the tree, not one"
-            )
-        source = files[present[0]]
-        span = _Span(0, len(source), 0)
-        if hook.functions:
-            name, span = _pick_function(hook, functions.of(present[0]))
-            hooked.setdefault(hook.id, set()).add((present[0], name))
-        edits.append(_edit(hook, present[0], source, span))
+        try:
+            file, span, name = _place(hook, files, functions)
+            edits.append(_edit(hook, file, files[file], span))
+        except AnchorError as error:
+            problems.append(error)
+        else:
+            if name:
+                hooked.setdefault(hook.id, set()).add((file, name))
     for census in hooks.censuses:
-        _take_census(census, files, functions, hooked)
-    return edits
+        problems += _take_census(census, files, functions, hooked)
+    return HookReport(tuple(edits), tuple(problems))
 
 
 @dataclass(frozen=True)
@@ -177,12 +200,43 @@ class _Functions:
         return self._found[file]
 
 
+def _place(hook: Hook, files: Mapping[str, bytes], functions: _Functions) -> tuple[str, _Span, str | None]:
+    """The file that a hook is for, the part of it that the anchor lies in, and the function's name."""
+    present = [file for file in hook.files if file in files]
+    if len(present) != 1:
+        why = f"{len(present)} of the files that it may be in are in the tree, not one"
+        raise _anchor_error(hook, why, [] if present else nearest_paths(hook.files, files))
+    if not hook.functions:
+        return present[0], _Span(0, len(files[present[0]]), 0), None
+    defined = functions.of(present[0])
+    found = [(name, span) for name in hook.functions for span in defined.get(name, [])]
+    if len(found) != 1:
+        names = " or ".join(hook.functions)
+        near = [] if found else _near_functions(hook, present[0], files, functions)
+        raise _anchor_error(hook, f"the function {names} is defined {len(found)} times, not once", near)
+    name, span = found[0]
+    return present[0], span, name
+
+
+def _near_functions(hook: Hook, file: str, files: Mapping[str, bytes], functions: _Functions) -> list[str]:
+    """The same function in another file; else those of this file whose names are most like it."""
+    folder = file.rpartition("/")[0]
+    moved = [
+        f"{name} in {other}"
+        for name in hook.functions
+        for other in sorted(files)
+        if other != file and other.startswith(folder) and other.endswith((".c", ".cpp"))
+        if name.encode() in files[other] and name in functions.of(other)
+    ]
+    return moved or nearest_names(hook.functions, functions.of(file))
+
+
 def _take_census(
     census: Census,
     files: Mapping[str, bytes],
     functions: _Functions,
     hooked: Mapping[str, set[tuple[str, str]]],
-) -> None:
+) -> Iterator[AnchorError]:
     covered = set().union(*(hooked.get(hook, set()) for hook in census.hooks))
     call = re.compile(rb"(?<!\w)" + re.escape(census.call.encode()) + rb"\s*\(")
     for file in sorted(files):
@@ -195,7 +249,7 @@ def _take_census(
             if any((file, name) in covered or name in census.exceptions for name in around):
                 continue
             line = source.count(b"\n", 0, match.start()) + 1
-            raise AnchorError(
+            yield AnchorError(
                 f"{census.call} is called where no hook takes care of it",
                 where=f"{file}:{line}: {' '.join(around) or 'outside of functions'}",
                 why=f"the census {census.id} knows neither a hook in this function nor a reason for none",
@@ -249,7 +303,8 @@ def _edit(hook: Hook, file: str, source: bytes, span: _Span) -> Edit:
         pattern = rb"(?<!\w)" + re.escape(hook.token.encode()) + rb"(?!\w)"
         found = [match.start() for match in re.finditer(pattern, source[span.start : span.end])]
         if len(found) != 1:
-            raise _anchor_error(hook, f"the token {hook.token!r} is there {len(found)} times, not once")
+            near = [] if found else nearest_lines(hook.token, source[span.start : span.end])
+            raise _anchor_error(hook, f"the token {hook.token!r} is there {len(found)} times, not once", near)
         start = span.start + found[0]
         return Edit(
             path=file,
@@ -281,21 +336,14 @@ def _pick_line(hook: Hook, source: bytes, span: _Span) -> int:
             found.append(at)
         at = end
     if not found or (len(found) > 1 and not hook.last):
-        raise _anchor_error(hook, f"the line {hook.line!r} is there {len(found)} times, not once")
+        near = [] if found else nearest_lines(hook.line, source[span.start : span.end])
+        raise _anchor_error(hook, f"the line {hook.line!r} is there {len(found)} times, not once", near)
     return found[-1]
 
 
 def _next_line(source: bytes, at: int) -> int:
     end = source.find(b"\n", at)
     return len(source) if end < 0 else end + 1
-
-
-def _pick_function(hook: Hook, functions: Mapping[str, list[_Span]]) -> tuple[str, _Span]:
-    found = [(name, span) for name in hook.functions for span in functions.get(name, [])]
-    if len(found) != 1:
-        names = " or ".join(hook.functions)
-        raise _anchor_error(hook, f"the function {names} is defined {len(found)} times, not once")
-    return found[0]
 
 
 def _find_functions(source: bytes) -> dict[str, list[_Span]]:
@@ -326,13 +374,24 @@ def _declared_name(node: tree_sitter.Node) -> str | None:
     return name.text.decode() if name and name.text else None
 
 
-def _anchor_error(hook: Hook, why: str) -> AnchorError:
+def _anchor_error(hook: Hook, why: str, near: Iterable[str] = ()) -> AnchorError:
     anchor = " ".join(filter(None, [" or ".join(hook.functions), repr(hook.line) if hook.line else None]))
     files = " or ".join(hook.files)
+    near = list(near)
     return AnchorError(
         f"The anchor of hook {hook.id} does not fit this tree",
         where=f"{files}: {anchor}" if anchor else files,
-        why=why,
+        why="\n".join([why, *(f"nearest: {one}" for one in near)]),
         hint="this commit needs another anchor: see docs/new-commit.md",
-        details={"hook": hook.id, "files": list(hook.files)},
+        details={"hook": hook.id, "files": list(hook.files), "nearest": near},
+    )
+
+
+def _together(problems: Sequence[AnchorError]) -> AnchorError:
+    return AnchorError(
+        f"{len(problems)} anchors do not fit this tree",
+        where=problems[0].where,
+        why="\n".join("\n".join(error.lines()[:-1]) for error in problems),
+        hint=problems[0].hint,
+        details={"anchors": [error.as_json() for error in problems]},
     )

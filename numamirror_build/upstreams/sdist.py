@@ -18,6 +18,9 @@ from numamirror_build.progress import Progress
 from numamirror_build.store import Entry, Store, digest, file_sha256
 from numamirror_build.upstreams.pins import Binding, Pin
 
+_PIP = (sys.executable, "-m", "pip")
+_QUIET = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
+
 MAX_BYTES = 4 << 30
 MAX_MEMBERS = 200_000
 """What an archive may unpack to; known sdists stay below 300 MB and 10,000 members."""
@@ -46,7 +49,50 @@ def fetch_sdist(store: Store, pin: Pin, *, progress: Progress) -> Path:
         archive = entry.path / binding.sdist
         return archive.is_file() and file_sha256(archive) == binding.sha256
 
-    return store.make("sdists", digest(asdict(binding))[:20], maker, intact=intact).path / binding.sdist
+    return store.make("sdists", _key(binding), maker, intact=intact).path / binding.sdist
+
+
+def list_releases(package: str) -> list[str]:
+    """The versions of a package that the index offers, pre-releases not among them.
+
+    Raises:
+        SourceError: pip could not ask the index.
+    """
+    command = [*_PIP, "index", "versions", package, *_QUIET[:2]]
+    done = proc.run(command)
+    found = re.search(r"^Available versions: (.+)$", done.output, re.MULTILINE)
+    if done.returncode != 0 or found is None:
+        raise _not_had(f"the versions of {package}", done, f"pip index versions {package}")
+    return [version.strip() for version in found.group(1).split(",")]
+
+
+def fetch_release(store: Store, package: str, version: str, *, progress: Progress) -> Binding:
+    """Get the sdist of a release that no pin names, and say what it is.
+
+    Nobody knows its sha256 yet but the index, against which pip checks it: the pin will hold it from then on.
+
+    Raises:
+        SourceError: pip could not get it.
+    """
+
+    def maker(folder: Path) -> dict[str, str]:
+        progress.step(f"Getting {package} {version} from the package index")
+        done, where = _pip_download(package, f"{package}=={version}", folder, progress)
+        archives = sorted(folder.glob("*.tar.gz"))
+        if done.returncode != 0 or len(archives) != 1:
+            raise _not_had(f"an sdist of {package} {version}", done, where)
+        (archive,) = archives
+        binding = Binding(package, version, archive.name, file_sha256(archive))
+
+        def take(place: Path) -> dict[str, str]:
+            shutil.move(archive, place / archive.name)
+            return asdict(binding)
+
+        store.make("sdists", _key(binding), take)
+        archive.unlink(missing_ok=True)
+        return asdict(binding)
+
+    return Binding(**store.make("releases", digest([package, version])[:20], maker).made)
 
 
 def unpack_sdist(archive: Path, into: Path, *, only: str = "") -> Path:
@@ -137,26 +183,41 @@ def _make_parents(folder: Path, into: Path) -> None:
 
 
 def _download(binding: Binding, folder: Path, progress: Progress) -> None:
-    requirements = folder / "requirements.txt"
-    requirements.write_text(f"{binding.package}=={binding.version} --hash=sha256:{binding.sha256}\n")
-    # Without build isolation: pip asks the sdist for its metadata, and the backend that answers is one of our
-    # own dependencies; isolation would get it from the index once more.
-    # --no-binary names the one package: with :all: pip would build the build tools from source, too.
-    args = ["--no-deps", "--no-binary", binding.package, "--no-build-isolation", "--dest", str(folder)]
-    quiet = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
-    command = [sys.executable, "-m", "pip", "download", *args, *quiet, "-r", str(requirements)]
-    log = folder / "pip.log"
-    done = proc.run(command, cwd=folder, log=log, on_line=lambda line: progress.update(line.strip()))
-    where = f"pip download {binding.package}=={binding.version} --no-binary {binding.package}; log: {log}"
+    wanted = f"{binding.package}=={binding.version}"
+    done, where = _pip_download(binding.package, f"{wanted} --hash=sha256:{binding.sha256}", folder, progress)
     if got := re.search(r"Expected sha256 (\w+)\s+Got\s+(\w+)", done.output):
         raise _mismatch(binding, got.group(2), where)
     archive = folder / binding.sdist
     if done.returncode != 0 or not archive.is_file():
-        errors = [line for line in done.output.splitlines() if line.startswith("ERROR: ")]
-        why = [line for line in errors if line != "ERROR: Exception:"] or done.output.split("\n")[-2:]
-        raise SourceError(f"pip could not get {binding.sdist}", where=where, why="\n".join(why).strip())
+        raise _not_had(binding.sdist, done, where)
     if (sha256 := file_sha256(archive)) != binding.sha256:
         raise _mismatch(binding, sha256, where)
+
+
+def _pip_download(
+    package: str, requirement: str, folder: Path, progress: Progress
+) -> tuple[proc.Completed, str]:
+    """Let pip download the sdist that a line of a requirements file names; how it ended, and what was run."""
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{requirement}\n")
+    # Without build isolation: pip asks the sdist for its metadata, and the backend that answers is one of our
+    # own dependencies; isolation would get it from the index once more.
+    # --no-binary names the one package: with :all: pip would build the build tools from source, too.
+    args = ["--no-deps", "--no-binary", package, "--no-build-isolation", "--dest", str(folder)]
+    command = [*_PIP, "download", *args, *_QUIET, "-r", str(requirements)]
+    log = folder / "pip.log"
+    done = proc.run(command, cwd=folder, log=log, on_line=lambda line: progress.update(line.strip()))
+    return done, f"pip download {requirement.split(' ')[0]} --no-binary {package}; log: {log}"
+
+
+def _not_had(what: str, done: proc.Completed, where: str) -> SourceError:
+    errors = [line for line in done.output.splitlines() if line.startswith("ERROR: ")]
+    why = [line for line in errors if line != "ERROR: Exception:"] or done.output.split("\n")[-2:]
+    return SourceError(f"pip could not get {what}", where=where, why="\n".join(why).strip())
+
+
+def _key(binding: Binding) -> str:
+    return digest(asdict(binding))[:20]
 
 
 def _mismatch(binding: Binding, got: str, where: str) -> ContentMismatchError:

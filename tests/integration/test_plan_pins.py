@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import ChainMap
 from functools import cache
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from numamirror_build import data
 from numamirror_build.building.build import Build
 from numamirror_build.building.recipe import load_recipe
 from numamirror_build.building.units import in_parallel, mirror_build
+from numamirror_build.cli.commands import cli
 from numamirror_build.errors import AccessError, AnchorError, NumaMirrorError
 from numamirror_build.patching.apply import (
     PatchedTree,
@@ -29,14 +32,26 @@ from numamirror_build.rewrite import find_accesses
 from numamirror_build.store import Store
 from numamirror_build.upstreams.checkout import Checkout, make_checkout
 from numamirror_build.upstreams.git import run_git
-from numamirror_build.upstreams.pins import Pin, find_pin, load_pins
+from numamirror_build.upstreams.pins import Pin, find_pin, load_pins, load_upstream
 
 pytestmark = pytest.mark.sources
 
 UPSTREAM, IK = "llama.cpp", "ik_llama.cpp"
 SCOPES = ("cpu", "all")
 COMMITS = {pin.commit: pin for upstream in data.upstream_names() for pin in load_pins(upstream)}
-EVERY_PIN = pytest.mark.parametrize("pin", COMMITS.values(), ids=lambda pin: f"{pin.upstream}-{pin.name}")
+# CI plans all of them; what else there is to see it sees at the oldest one and at the defaults
+THOROUGHLY = {
+    (UPSTREAM, "0.3.9"),
+    *((name, load_upstream(name).default_pin) for name in data.upstream_names()),
+}
+EVERY_PIN = pytest.mark.parametrize(
+    "pin",
+    [
+        pytest.param(pin, marks=() if (pin.upstream, pin.name) in THOROUGHLY else pytest.mark.slow)
+        for pin in COMMITS.values()
+    ],
+    ids=lambda pin: f"{pin.upstream}-{pin.name}",
+)
 EVERY_SCOPE = pytest.mark.parametrize("scope", SCOPES)
 
 
@@ -67,6 +82,45 @@ class Planned:
 def planned(store: Store) -> Planned:
     """All pins' checkouts and plans."""
     return Planned(store)
+
+
+def test_regress_plans_every_pin(store: Store, tmp_path: Path) -> None:
+    """`regress` passes at every commit, each with a lock of its own, and says what changes between them."""
+    answer = CliRunner().invoke(
+        cli, ["regress", "--json", "--page", str(tmp_path / "page.md"), "--quiet", "--parallel", "3"]
+    )
+    document = json.loads(answer.stdout)
+    assert [pin["steps"][-1]["name"] for pin in document["pins"]] == ["apply"] * len(COMMITS)
+    assert {(pin["upstream"], pin["pin"]): pin["passed"] for pin in document["pins"]} == {
+        (pin.upstream, pin.name): True for pin in COMMITS.values()
+    }
+    assert all("as locked in " in pin["steps"][1]["facts"] for pin in document["pins"])
+    ours = [pin for pin in document["pins"] if pin["upstream"] == UPSTREAM]
+    assert len(ours) >= 16 and all(pin["changes"] for pin in ours[1:])
+    assert (tmp_path / "page.md").read_text().count("| llama.cpp 0.3.") == len(ours)
+
+
+@pytest.mark.slow
+def test_a_release_that_needs_something_says_what(store: Store) -> None:
+    """0.3.8 has llama-bench elsewhere and a cache without a class: both are named, nothing is listed."""
+    before = (data.patches(UPSTREAM) / "pins.toml").read_bytes()
+    answer = CliRunner().invoke(cli, ["pins", "update", "--release", "0.3.8", "--write", "--json", "--quiet"])
+    (release,) = json.loads(answer.stdout)["releases"]
+    problems = {
+        problem["details"].get("hook", "census"): problem["details"].get("nearest")
+        for problem in release["problems"]
+    }
+    assert set(problems) == {
+        "bench-include",
+        "bench-options",
+        "bench-value",
+        "bench-help",
+        "cache-kv",
+        "census",
+    }
+    assert problems["bench-value"] == ["examples/llama-bench/llama-bench.cpp"]
+    assert release["fits"] is False
+    assert (data.patches(UPSTREAM) / "pins.toml").read_bytes() == before
 
 
 @EVERY_PIN

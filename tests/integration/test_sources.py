@@ -39,7 +39,14 @@ def test_listed_pins_are_what_their_sdists_carry(store: Store, pin: Pin) -> None
     assert {path: commit for _, _, commit, path in links} == submodules(pin)
 
 
-@EVERY_PIN
+@pytest.mark.parametrize(
+    "pin",
+    [
+        pytest.param(pin, marks=() if pin.name in ("0.3.9", "0.3.36") else pytest.mark.slow)
+        for pin in load_pins("llama.cpp")
+    ],
+    ids=lambda pin: pin.name,
+)
 def test_files_on_disk_are_the_pins(store: Store, pin: Pin) -> None:
     """The ids of the files as they lie there give the pin's tree id, and nothing else lies there."""
     checkout = from_sdist(store, pin)

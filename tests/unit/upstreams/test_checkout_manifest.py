@@ -19,6 +19,7 @@ from numamirror_build.upstreams.folder import LINK, Blob, scan, tree_id
 from numamirror_build.upstreams.git import Repository, run_git
 from numamirror_build.upstreams.manifest import format_manifest
 from numamirror_build.upstreams.pins import Pin, find_pin
+from numamirror_build.upstreams.releases import release_as_pin
 from tests.unit.upstreams.made_up import FILES, NAME, PROGRAM, Tiny, content, unlisted
 
 SOURCES = ("auto", "sdist", "git", "clone", "folder")
@@ -161,3 +162,27 @@ def test_other_commits_are_whole(bare: Tiny, cache: Store) -> None:
     shutil.rmtree(bare.index)
     checkout = make_checkout(cache, pin, source="git", progress=Quiet())
     assert Path(checkout.path / "tracked.log").exists()
+
+
+def forget_release(tiny: Tiny) -> None:
+    """Let the pin be that of a release before the one that the index has."""
+    pins = tiny.data / "patches" / NAME / "pins.toml"
+    pins.write_text(pins.read_text().replace('"1.0"', '"0.9"'))
+
+
+def test_a_release_of_the_same_files_is_a_pin_of_the_same_commit(bare: Tiny, cache: Store) -> None:
+    """A release that vendors what a manifest lists is recognised by its files."""
+    forget_release(bare)
+    assert release_as_pin(cache, NAME, "1.0", progress=Quiet()).pin == bare.pin
+
+
+def test_a_release_of_other_files_needs_a_manifest(bare: Tiny, cache: Store) -> None:
+    """Whose commit they are nobody can know: the error names files, and says what to do."""
+    forget_release(bare)
+    files = {
+        path: (bare.plain_folder("plain") / path).read_bytes() for path in FILES if path != "tracked.log"
+    }
+    write_sdist(bare, {**files, "src/a.c": b"int changed;\n"})
+    with pytest.raises(SourceError, match="does not say of which commit") as caught:
+        release_as_pin(cache, NAME, "1.0", progress=Quiet())
+    assert "src/a.c" in str(caught.value) and "manifest" in str(caught.value.hint)

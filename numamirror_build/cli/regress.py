@@ -1,0 +1,79 @@
+"""What ``regress`` answers, and the files that it writes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from numamirror_build import data
+from numamirror_build.cli.answers import Answer, table
+from numamirror_build.config import APP, Settings, usable_cpus
+from numamirror_build.pipeline import Pipeline, Request
+from numamirror_build.regress.report import junit, page, table_of, why
+from numamirror_build.regress.run import Regression, parallel_by_default, run_regression
+from numamirror_build.regress.steps import Level
+from numamirror_build.store import write_atomic
+from numamirror_build.upstreams.pins import find_pin, load_pins
+
+
+def regress(
+    pipeline: Pipeline,
+    settings: Settings,
+    *,
+    level: Level,
+    pins: Sequence[str],
+    parallel: int | None,
+    junit_file: Path | None,
+    page_file: Path | None,
+) -> Answer:
+    """Run a regression; the table, and an exit code that says whether all passed."""
+    named = "upstream" in settings.origins
+    upstreams = [settings.upstream] if named or pins else data.upstream_names()
+    made = run_regression(
+        pipeline.store,
+        _requests(pipeline.request, upstreams, pins),
+        level,
+        parallel=parallel or (1 if level == "plan" else parallel_by_default(usable_cpus())),
+        progress=pipeline.progress,
+    )
+    if junit_file:
+        write_atomic(junit_file, junit(made))
+    if page_file:
+        write_atomic(page_file, page(made, _command(level, settings.upstream if named else None, pins)))
+    return Answer(made.as_json(), _text(made), made.exit_code)
+
+
+def _requests(request: Request, upstreams: Sequence[str], pins: Sequence[str]) -> list[Request]:
+    return [
+        replace(request, upstream=upstream, pin=pin)
+        for upstream in upstreams
+        for pin in _names(upstream, pins)
+    ]
+
+
+def _names(upstream: str, wanted: Sequence[str]) -> list[str]:
+    if wanted:
+        pins = {find_pin(upstream, name): None for name in wanted}
+        return [pin.name if pin.listed else pin.commit for pin in pins]
+    by_commit = {pin.commit: pin.name for pin in load_pins(upstream)}  # releases of one commit are one tree
+    return list(by_commit.values())
+
+
+def _command(level: Level, upstream: str | None, pins: Sequence[str]) -> str:
+    words = [f"./{APP}", "regress"]
+    words += ["--upstream", upstream] if upstream else []
+    words += ["--pins", ",".join(pins)] if pins else []
+    return shlex.join([*words, "--level", level])
+
+
+def _text(made: Regression) -> str:
+    head, rows = table_of(made)
+    lines = table(head, rows, right=(3, *range(5, len(head))))
+    for result in made.results:
+        if step := result.failed:
+            lines += ["", f"{result.upstream} {result.pin}: {step.name} failed", *why(step)]
+    passed = sum(result.passed for result in made.results)
+    lines += ["", f"{passed} of {len(made.results)} pins passed, {made.seconds:.0f} s"]
+    return "\n".join(lines)

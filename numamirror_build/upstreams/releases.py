@@ -1,0 +1,171 @@
+"""Releases of a binding that are no pins yet, as what their pins would be.
+
+Which commit a release vendors is read from the git repository in its sdist.
+Where sdists carry none, a release is recognised if it vendors the files that a listed pin's manifest names.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.version import Version
+
+from numamirror_build import data
+from numamirror_build.errors import SourceError
+from numamirror_build.progress import Progress
+from numamirror_build.store import Store, write_atomic
+from numamirror_build.upstreams import folder as plain
+from numamirror_build.upstreams.checkout import Checkout, make_checkout
+from numamirror_build.upstreams.git import Repository
+from numamirror_build.upstreams.pins import Binding, Pin, Upstream, load_pins, load_upstream, manifest
+from numamirror_build.upstreams.sdist import fetch_release, fetch_sdist, list_releases, unpack_sdist
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release as a pin.
+
+    Attributes:
+        pin: what is to be listed.
+        checkout: its files, checked.
+        submodules: paths and commits of what the tree links to without containing it.
+    """
+
+    pin: Pin
+    checkout: Checkout
+    submodules: Mapping[str, str]
+
+
+def newer_releases(upstream: str) -> list[str]:
+    """The versions that the index offers of the binding and that are newer than all pins', oldest first.
+
+    Raises:
+        SourceError: pip could not ask the index, or no pin has a binding.
+    """
+    listed = [Version(pin.binding.version) for pin in load_pins(upstream) if pin.binding]
+    offered = map(Version, list_releases(package_of(upstream)))
+    return [str(version) for version in sorted(offered) if version > max(listed)]
+
+
+def package_of(upstream: str) -> str:
+    """The binding's name on the package index.
+
+    Raises:
+        SourceError: no pin has a binding.
+    """
+    for pin in load_pins(upstream):
+        if pin.binding:
+            return pin.binding.package
+    raise SourceError(f"No pin of {upstream} belongs to a release of a Python binding")
+
+
+def release_as_pin(store: Store, upstream: str, version: str, *, progress: Progress) -> Release:
+    """The pin that a release of the binding would be, with its files.
+
+    Raises:
+        SourceError: the release could not be had, or does not say which commit it vendors.
+        ContentMismatchError: it does not hold what it says.
+    """
+    binding = fetch_release(store, package_of(upstream), version, progress=progress)
+    facts = load_upstream(upstream)
+    if facts.sdist_repository is None:
+        pin = _pin_with_manifest(store, facts, binding, progress)
+    else:
+        archive = fetch_sdist(store, _unlisted(upstream, binding, ""), progress=progress)
+        pin = _unlisted(upstream, binding, _head(archive, facts.sdist_repository))
+    checkout = make_checkout(store, pin, source="sdist", progress=progress)
+    if pin.manifest:
+        return Release(pin, checkout, {})
+    repository = Repository(checkout.path.with_name("git"), checkout.path)
+    tree, date = repository.text("log", "-1", "--format=%T %cI").split()
+    entries = (line.split() for line in repository.text("ls-tree", "-r", "HEAD").splitlines())
+    links = {path: commit for mode, _, commit, path, *_ in entries if mode == plain.SUBMODULE}
+    pin = replace(pin, tree=tree, date=date)
+    return Release(pin, replace(checkout, pin=pin), links)
+
+
+def list_pin(release: Release, path: Path | None = None) -> Path:
+    """Write a release into the list of pins, at the place of its version; the list's file."""
+    pin = release.pin
+    assert pin.binding is not None
+    path = path or data.patches(pin.upstream) / "pins.toml"
+    head, *entries = re.split(r"(?m)^(?=\[\[pin\]\]$)", path.read_text(encoding="utf-8"))
+    version = Version(pin.binding.version)
+    older = [entry for entry in entries if _version(entry) < version]
+    newer = [entry for entry in entries if _version(entry) > version]
+    texts = [*older, _entry(release), *newer]
+    write_atomic(path, head + "\n\n".join(text.strip() for text in texts) + "\n")
+    return path
+
+
+def _version(entry: str) -> Version:
+    found = re.search(r'(?m)^version = "(.+)"$', entry)
+    return Version(found.group(1)) if found else Version("0")
+
+
+def _entry(release: Release) -> str:
+    pin, binding = release.pin, release.pin.binding
+    assert binding is not None
+    facts = {"name": pin.name, "commit": pin.commit, "tree": pin.tree, "date": pin.date}
+    if pin.manifest:
+        facts["manifest"] = pin.manifest
+    tables = [("[[pin]]", facts)]
+    if release.submodules:
+        tables.append(("[pin.submodules]", {f'"{path}"': id for path, id in release.submodules.items()}))
+    tables.append(
+        (
+            "[pin.binding]",
+            {
+                "package": binding.package,
+                "version": binding.version,
+                "sdist": binding.sdist,
+                "sha256": binding.sha256,
+            },
+        )
+    )
+    return "\n\n".join(
+        "\n".join([head, *(f'{key} = "{value}"' for key, value in table.items())]) for head, table in tables
+    )
+
+
+def _unlisted(upstream: str, binding: Binding, commit: str) -> Pin:
+    return Pin(upstream, binding.version, commit, None, None, binding, listed=True)
+
+
+def _head(archive: Path, repository: str) -> str:
+    """The commit that is checked out in the git repository that an sdist carries."""
+    with tempfile.TemporaryDirectory() as scratch:
+        name = f"{repository}/HEAD"
+        head = (unpack_sdist(archive, Path(scratch), only=name) / name).read_text(errors="replace").strip()
+    if not re.fullmatch(r"[0-9a-f]{40}", head):
+        raise SourceError(
+            "A release does not say which commit it vendors",
+            where=f"{archive}: {name}",
+            why=f"there is no commit id, but {head[:80]!r}",
+        )
+    return head
+
+
+def _pin_with_manifest(store: Store, facts: Upstream, binding: Binding, progress: Progress) -> Pin:
+    assert facts.sdist_folder is not None
+    archive = fetch_sdist(store, _unlisted(facts.name, binding, ""), progress=progress)
+    differences: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = unpack_sdist(archive, Path(scratch), only=facts.sdist_folder) / facts.sdist_folder
+        for pin in reversed(load_pins(facts.name)):
+            if (blobs := manifest(pin)) is None:
+                continue
+            if not (different := plain.differences(folder, blobs)):
+                return replace(pin, name=binding.version, binding=binding)
+            differences = differences or dict(different)
+    raise SourceError(
+        f"{binding.sdist} vendors other files than any listed pin, and does not say of which commit they are",
+        where=str(archive),
+        why="\n".join(f"{path}: {how}" for path, how in list(differences.items())[:10]),
+        hint="find the commit and write its manifest: docs/new-commit.md says how",
+        details={"differences": differences},
+    )

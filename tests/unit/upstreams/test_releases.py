@@ -1,0 +1,123 @@
+"""Releases of the binding that are no pins yet."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from numamirror_build.errors import SourceError
+from numamirror_build.progress import Quiet
+from numamirror_build.store import Store
+from numamirror_build.upstreams import releases
+from numamirror_build.upstreams.checkout import make_checkout
+from numamirror_build.upstreams.git import run_git
+from numamirror_build.upstreams.pins import find_pin, load_pins, submodules
+from numamirror_build.upstreams.releases import list_pin, newer_releases, release_as_pin
+from numamirror_build.upstreams.sdist import list_releases
+from tests.unit.upstreams import made_up
+from tests.unit.upstreams.made_up import NAME, Tiny
+
+
+def pins_file(tiny: Tiny) -> Path:
+    """The list of pins."""
+    return tiny.data / "patches" / NAME / "pins.toml"
+
+
+def forget_pin(tiny: Tiny, version: str = "0.9") -> None:
+    """Make the only pin that of another release: the index's is then one that nobody knows."""
+    text = pins_file(tiny).read_text().replace('"1.0"', f'"{version}"').replace(tiny.pin.commit, "f" * 40)
+    pins_file(tiny).write_text(text)
+
+
+def test_a_release_is_the_pin_that_a_person_would_write(tiny: Tiny, cache: Store) -> None:
+    """Commit, tree, date and the sdist's sha256 are those of the listed pin, found without it."""
+    forget_pin(tiny)
+    release = release_as_pin(cache, NAME, "1.0", progress=Quiet())
+    assert release.pin == tiny.pin
+    assert made_up.content(release.checkout.path) == made_up.expected_content()
+
+
+def test_listing_it_makes_the_pin(tiny: Tiny, cache: Store) -> None:
+    """What is written is read as the same pin, in the order of versions, and changes no other one."""
+    forget_pin(tiny, "2.0")
+    (newer,) = load_pins(NAME)
+    list_pin(release_as_pin(cache, NAME, "1.0", progress=Quiet()))
+    assert load_pins(NAME) == (tiny.pin, newer)
+
+
+def test_listing_it_again_changes_nothing(tiny: Tiny, cache: Store) -> None:
+    """The list has the same bytes after the second time."""
+    forget_pin(tiny)
+    release = release_as_pin(cache, NAME, "1.0", progress=Quiet())
+    texts = [list_pin(release).read_text() for _ in range(2)]
+    assert texts[0] == texts[1] and texts[0].count("[[pin]]") == 2
+
+
+def test_what_the_file_says_at_its_head_stays(tiny: Tiny, cache: Store) -> None:
+    """Comments before the first pin are kept."""
+    forget_pin(tiny)
+    pins_file(tiny).write_text("# Read this.\n\n" + pins_file(tiny).read_text())
+    path = list_pin(release_as_pin(cache, NAME, "1.0", progress=Quiet()))
+    assert path.read_text().startswith("# Read this.\n\n[[pin]]\n")
+
+
+def test_links_to_other_repositories_are_listed(tiny: Tiny, cache: Store) -> None:
+    """Paths and commits of submodules are written, and read as such."""
+    forget_pin(tiny)
+    release = release_as_pin(cache, NAME, "1.0", progress=Quiet())
+    linked = releases.Release(release.pin, release.checkout, {"third/party": "d" * 40})
+    list_pin(linked)
+    assert submodules(find_pin(NAME, tiny.pin.commit)) == {"third/party": "d" * 40}
+
+
+def test_the_index_is_asked_once(tiny: Tiny, cache: Store) -> None:
+    """The second time, and the checkout as a listed pin, come from the cache."""
+    forget_pin(tiny)
+    first = release_as_pin(cache, NAME, "1.0", progress=Quiet())
+    shutil.rmtree(tiny.index)
+    again = release_as_pin(cache, NAME, "1.0", progress=Quiet())
+    assert again.pin == first.pin and not again.checkout.fresh
+    list_pin(first)
+    assert make_checkout(cache, find_pin(NAME, "1.0"), progress=Quiet()).path == first.checkout.path
+
+
+def test_newer_is_newer_than_all_pins(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases between pins, and older ones, are not offered; versions are compared as versions."""
+    monkeypatch.setattr(releases, "list_releases", lambda package: ["1.10", "1.2", "1.0", "0.9"])
+    assert newer_releases(NAME) == ["1.2", "1.10"]
+
+
+def test_pip_says_what_there_is(tiny: Tiny) -> None:
+    """The versions are those of the index that pip is set up for."""
+    assert list_releases("tiny-python") == ["1.0"]
+    with pytest.raises(SourceError, match="the versions of no-such-package"):
+        list_releases("no-such-package")
+
+
+def test_a_release_that_is_not_there(tiny: Tiny, cache: Store) -> None:
+    """The error names it, with pip's reason, and the cache has nothing of it."""
+    with pytest.raises(SourceError, match=r"an sdist of tiny-python 7\.0") as caught:
+        release_as_pin(cache, NAME, "7.0", progress=Quiet())
+    assert "No matching distribution found" in str(caught.value.why)
+    assert not list(cache.root.glob("releases/*.json"))
+
+
+def test_a_branch_in_the_place_of_a_commit(tiny: Tiny, cache: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repository whose HEAD is a branch does not say what was vendored: an error, no guess."""
+    forget_pin(tiny)
+    carried = tiny.data.parent / "carried"
+    fetch = run_git
+
+    def without_head(*words: object, **named: object) -> bytes:
+        if words[0] == "update-ref":
+            (carried / "HEAD").write_text("ref: refs/heads/master\n")
+            return b""
+        return fetch(*words, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(made_up, "run_git", without_head)
+    made_up.make_sdist(tiny)
+    with pytest.raises(SourceError, match="does not say which commit") as caught:
+        release_as_pin(cache, NAME, "1.0", progress=Quiet())
+    assert "refs/heads/master" in str(caught.value)
