@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numamirror_build.delivery import Item, Product
     from numamirror_build.patching.apply import PatchedTree, PristineTree
     from numamirror_build.patching.audit import Audit
+    from numamirror_build.patching.into import Changed
     from numamirror_build.patching.lock import LockReport
     from numamirror_build.patching.plan import Plan
     from numamirror_build.progress import Progress
@@ -117,6 +118,13 @@ class Pipeline:
         from numamirror_build.patching.export import export_series
 
         return export_series(self.store, self.checkout, self.plan, out)
+
+    def export_into(self, tree: Path) -> Changed:
+        """Make the change in somebody's own tree, as that tree is."""
+        from numamirror_build.patching.into import change_tree
+
+        self.progress.step(f"Planning the change of {tree}")
+        return change_tree(tree, self.pin, scope=self.request.scope)
 
     def update_lock(self) -> Path:
         """Make the pin's lock what a plan finds now; the lock's file."""

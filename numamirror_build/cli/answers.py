@@ -12,6 +12,7 @@ from numamirror_build.config import Settings, key_of
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build
     from numamirror_build.delivery import Product
+    from numamirror_build.patching.into import Changed
     from numamirror_build.pipeline import Pipeline
     from numamirror_build.upstreams.pins import Pin
     from numamirror_build.verify.document import Verification
@@ -159,6 +160,21 @@ def series(pipeline: Pipeline, patches: Sequence[Path]) -> Answer:
 def workflow(path: Path) -> Answer:
     """The workflow that was written."""
     return Answer({"workflow": str(path)}, str(path))
+
+
+def changed(pipeline: Pipeline, made: Changed) -> Answer:
+    """What was changed in somebody's own tree, and what it has that the pin has not."""
+    beside = made.beside(pipeline.plan)
+    lines = [
+        f"{made.path}: {len(made.plan.sites)} accesses and {len(made.plan.hooks())} hooks"
+        f" in {len(made.edited)} files, {len(made.added)} files added; nothing is staged or committed",
+        *(["accesses beside those of the pin:"] if beside else []),
+        *(
+            f"  {path}: " + ", ".join(f"{kind} {number:+}" for kind, number in beside[path].items())
+            for path in beside
+        ),
+    ]
+    return Answer({**_pin(pipeline), "changed": made.as_json(), "beside_the_pin": beside}, "\n".join(lines))
 
 
 def settings(effective: Settings) -> Answer:

@@ -230,36 +230,22 @@ def verify(pipeline: Pipeline, settings: Settings, matrix: Level, instructions: 
 
 
 @cli.command()
-@answering(*PLAN, "out")
-def export(pipeline: Pipeline, settings: Settings) -> Answer:
-    """Write the change as a series of patches for git am."""
-    return answers.series(pipeline, pipeline.export(settings.out))
-
-
-@cli.command(name="init-ci")
 @click.option(
     "--into",
     type=click.Path(path_type=Path),
-    default=".",
     metavar="DIR",
-    help="The repository's top folder.  [default: the current folder]",
+    help="Make the change in a clone or fork of your own instead, for its files as they are.",
 )
-@click.option(
-    "--install",
-    metavar="REQUIREMENT",
-    help="What pip installs there: a release of this program, or an address.  [default: this release]",
-)
-@click.option("--force", is_flag=True, help="Replace a workflow that was changed.")
-@answering("upstream")
-def init_ci(pipeline: Pipeline, settings: Settings, into: Path, install: str | None, force: bool) -> Answer:
-    """Write a GitHub workflow for a repository of your own.
+@answering(*PLAN, "out")
+def export(pipeline: Pipeline, settings: Settings, into: Path | None) -> Answer:
+    """Write the change as a series of patches for git am, or make it in a tree of your own.
 
-    It audits all known pins on each push, builds programs and wheel on demand and for tags,
-    and tries upstream's newest commit each night.
+    With --into, accesses that only that tree has are rewritten, too; where the change does not fit,
+    nothing is written.
     """
-    from numamirror_build.workflows import RELEASE, write_workflow
-
-    return answers.workflow(write_workflow(into, pipeline.upstream, install or RELEASE, force=force))
+    if into is not None:
+        return answers.changed(pipeline, pipeline.export_into(into))
+    return answers.series(pipeline, pipeline.export(settings.out))
 
 
 @cli.command(name="settings")

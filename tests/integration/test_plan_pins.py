@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import ChainMap
 from functools import cache
 from pathlib import Path
@@ -187,6 +188,41 @@ def test_series_applies_with_git_am(planned: Planned, pin: Pin, tmp_path: Path) 
     assert (
         run_git("log", "--format=%s", "FETCH_HEAD..HEAD", cwd=clone).decode().count("\n") == len(patches) == 3
     )
+
+
+@pytest.fixture
+def fork(planned: Planned, tmp_path: Path) -> Path:
+    """A fork of the default pin with a source of its own, and lines before what hooks are anchored at."""
+    tree = tmp_path / "fork"
+    shutil.copytree(planned.checkout(find_pin(UPSTREAM, None)).path, tree, symlinks=True)
+    (tree / "src/fork.cpp").write_text(
+        '#include "ggml.h"\nvoid * of(const ggml_tensor * t) {\n    return t->data;\n}\n'
+    )
+    arg = tree / "common/arg.cpp"
+    arg.write_text("// ours\n\n" + arg.read_text())
+    return tree
+
+
+def test_a_forks_own_accesses_are_rewritten(planned: Planned, fork: Path) -> None:
+    """`export --into` plans for the fork as it is, and tells what it has beside the pin's accesses."""
+    answer = CliRunner().invoke(cli, ["export", "--into", str(fork), "--json", "--quiet"])
+    document = json.loads(answer.stdout)
+    assert document["beside_the_pin"] == {"src/fork.cpp": {"read": 1}}
+    assert "return tensor_data(t);" in (fork / "src/fork.cpp").read_text()
+    plan = planned.plan(find_pin(UPSTREAM, None), "cpu")
+    expected = patch_files(planned.files(plan.pin), plan)
+    expected["common/arg.cpp"] = b"// ours\n\n" + expected["common/arg.cpp"]
+    assert {path: (fork / path).read_bytes() for path in expected} == expected
+
+
+def test_a_collision_leaves_the_fork_alone(fork: Path) -> None:
+    """A fork without what a hook is anchored at is refused, with the hook's name; nothing is written."""
+    arg = fork / "common/arg.cpp"
+    arg.write_text(arg.read_text().replace('(value == "numactl")', '(value == "gone")'))
+    before = {path: (fork / path).stat().st_mtime_ns for path in TreeFiles(fork)}
+    answer = CliRunner().invoke(cli, ["export", "--into", str(fork), "--json", "--quiet"])
+    assert isinstance(answer.exception, AnchorError) and "arg-value" in str(answer.exception)
+    assert {path: (fork / path).stat().st_mtime_ns for path in TreeFiles(fork)} == before
 
 
 @pytest.mark.build

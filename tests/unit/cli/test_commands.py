@@ -55,6 +55,10 @@ class Recorder:
         """Note that a series would be written."""
         self.calls.append(("export", out))
 
+    def export_into(self, tree: Path) -> None:
+        """Note that a tree would be changed."""
+        self.calls.append(("export_into", tree))
+
     def update_lock(self) -> Path:
         """Note that a lock would be written."""
         self.calls.append(("update_lock",))
@@ -70,7 +74,18 @@ def recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NUMAMIRROR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(commands, "Pipeline", Recorder)
     monkeypatch.setattr(commands, "run_job", lambda pipeline, out: pipeline.calls.append(("run_job", out)))
-    for name in ("checkout", "plan", "tree", "audit", "build", "wheel", "verification", "series", "lock"):
+    for name in (
+        "checkout",
+        "plan",
+        "tree",
+        "audit",
+        "build",
+        "wheel",
+        "verification",
+        "series",
+        "changed",
+        "lock",
+    ):
         monkeypatch.setattr(
             answers,
             name,
@@ -113,6 +128,7 @@ def request(**changes: Any) -> Request:
             request(model="smollm2"),
             [("verify", "full", True), ("verification",)],
         ),
+        ("export --into fork", DEFAULTS, [("export_into", Path("fork")), ("changed",)]),
         ("export --out series", DEFAULTS, [("export", "@series"), ("series",)]),
         ("--pin 0.3.9 plan", request(pin="0.3.9"), [("plan",)]),
         ("--pin 0.3.9 plan --pin 0.3.20", request(pin="0.3.20"), [("plan",)]),
