@@ -433,6 +433,39 @@ def bench_compare(pipeline: Pipeline, settings: Settings, first: Path, second: P
     return answering_bench.comparison(first, second)
 
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@cli.command()
+@click.option("--results", type=_FILE, metavar="FILE", help="Results of bench.")
+@click.option("--prediction", type=_FILE, metavar="FILE", help="What advise --json wrote.")
+@click.option("--verification", type=_FILE, metavar="FILE", help="The JSON report of a verification.")
+@click.option("--trace", type=_FILE, metavar="FILE", help="What lab run --trace wrote.")
+@click.option(
+    "--to",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    metavar="DIR",
+    help="Where report.html, report.md and report.json are written.  [default: the current folder]",
+)
+@answering()
+def report(
+    pipeline: Pipeline,
+    settings: Settings,
+    results: Path | None,
+    prediction: Path | None,
+    verification: Path | None,
+    trace: Path | None,
+    to: Path,
+) -> Answer:
+    """Write one report of what is given: a page with plots that is complete in itself, Markdown, and JSON."""
+    from numamirror_build.cli import report as answering_report
+
+    return answering_report.write(
+        to, results=results, prediction=prediction, verification=verification, trace=trace
+    )
+
+
 @cli.group()
 @setting_options()
 def lab(**_: Any) -> None:

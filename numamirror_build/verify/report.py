@@ -98,11 +98,12 @@ def page(document: Mapping[str, Any]) -> str:
         status: sum(check["status"] == status for check in checks) for status in ("pass", "fail", "skip")
     }
     return environment.get_template("verification.html.j2").render(
-        document=document, counts=counts, families=_families(checks)
+        document=document, counts=counts, families=families_of(checks)
     )
 
 
-def _families(checks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def families_of(checks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Checks by family, in the order of :data:`FAMILIES`, each with a title and what it is about."""
     order = list(FAMILIES)
 
     def family(check: Mapping[str, Any]) -> str:

@@ -1,0 +1,94 @@
+"""``report``: which files are reported on, and what is written."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import click
+
+from numamirror_build import __version__
+from numamirror_build.bench.results import load_results
+from numamirror_build.cli.answers import Answer
+from numamirror_build.errors import ConfigError
+from numamirror_build.report.document import Report, Section, Status
+from numamirror_build.report.render import markdown, page
+from numamirror_build.report.sections import (
+    bench_sections,
+    prediction_sections,
+    trace_sections,
+    verification_sections,
+)
+from numamirror_build.store import write_atomic, write_json
+
+NAME = "report"
+
+
+def write(
+    folder: Path,
+    *,
+    results: Path | None,
+    verification: Path | None,
+    trace: Path | None,
+    prediction: Path | None,
+) -> Answer:
+    """Write a report of what is given: as a page, as Markdown, and as JSON."""
+    made = _report(results, prediction, verification, trace)
+    paths = {kind: folder.absolute() / f"{NAME}.{kind}" for kind in ("html", "md", "json")}
+    write_atomic(paths["html"], page(made))
+    write_atomic(paths["md"], markdown(made))
+    write_json(paths["json"], made.as_json())
+    written = {kind: str(path) for kind, path in paths.items()}
+    return Answer({"report": written, "status": made.status}, "\n".join(written.values()))
+
+
+def _report(
+    results: Path | None, prediction: Path | None, verification: Path | None, trace: Path | None
+) -> Report:
+    sections: list[Section] = []
+    titles: list[str] = []
+    verdicts: list[str] = []
+    status: Status = ""
+    if results:
+        measured = load_results(results)
+        sections += bench_sections(measured)
+        titles.append(f"What the mirror brings: {measured.subject['model']['name']}")
+        failed = sum(one.outcome == "failed" for one in measured.measured)
+        verdicts.append(f"{len(measured.measured)} points measured, {failed} of them failed.")
+    if prediction:
+        expected = _read(prediction)
+        sections += prediction_sections(expected)
+        titles.append(f"What to expect of {expected['model']}")
+    if verification:
+        document = _read(verification)
+        sections += verification_sections(document)
+        counts = [
+            sum(check["status"] == status for check in document["checks"])
+            for status in ("pass", "fail", "skip")
+        ]
+        subject = document["subject"]
+        titles.append(f"Verification of {subject['upstream']} {subject['pin']}")
+        verdicts.append("{} checks passed, {} failed, {} skipped.".format(*counts))
+        status = "pass" if document["passed"] else "fail"
+    if trace:
+        sections += trace_sections(_read(trace))
+        titles.append("Loads from other nodes")
+    if not titles:
+        raise click.UsageError("Say what to report on: --results, --prediction, --verification or --trace.")
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return Report(
+        "; ".join(titles),
+        " ".join(verdicts),
+        status,
+        f"{now} by numamirror-build {__version__}",
+        tuple(sections),
+    )
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ConfigError("A file to report on is no JSON", where=str(path), why=str(error)) from error
