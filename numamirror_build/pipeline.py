@@ -187,7 +187,7 @@ class Pipeline:
 
     @cached_property
     def portable_builds(self) -> tuple[Build, Build]:
-        """Libraries of the pristine and the patched tree that valgrind can run."""
+        """Libraries of the pristine and the patched tree that valgrind, and the lab's machine, can run."""
         from numamirror_build.building.build import make_build
         from numamirror_build.verify.callgrind import PORTABLE
 
@@ -218,6 +218,13 @@ class Pipeline:
             portable=self.portable_builds if instructions else None,
             progress=self.progress,
         )
+
+    def verify_in_lab(self) -> Verification:
+        """Verify on machines with several nodes, beside upstream's own options there."""
+        from numamirror_build.lab.verify import verify_in_lab
+
+        pristine, patched = self.portable_builds
+        return verify_in_lab(self.store, pristine=pristine, patched=patched, progress=self.progress)
 
     def check_model(self) -> None:
         """See that the request's model can be used, before anything dear is made."""

@@ -146,8 +146,15 @@ def audit(pipeline: Pipeline) -> Answer:
 def verification(pipeline: Pipeline, made: Verification) -> Answer:
     """The checks and where the report is."""
     rows = [[check.status, check.id, check.reason or ""] for check in made.checks]
-    lines = [*table(["", "check", "reason"], rows), "", _checks(made.counts()), str(made.page)]
-    document = {"verification": {**_verification(made), "checks": [one.as_json() for one in made.checks]}}
+    figures = [line for one in made.tables for line in ("", one.title, *table(one.head, one.rows))]
+    lines = [*table(["", "check", "reason"], rows), *figures, "", _checks(made.counts()), str(made.page)]
+    document = {
+        "verification": {
+            **_verification(made),
+            "checks": [one.as_json() for one in made.checks],
+            "tables": [asdict(one) for one in made.tables],
+        }
+    }
     return Answer({**_pin(pipeline), **document}, "\n".join(lines))
 
 

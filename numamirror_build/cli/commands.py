@@ -14,7 +14,7 @@ import click
 from numamirror_build import __version__
 from numamirror_build.cli import answers
 from numamirror_build.cli.answers import Answer
-from numamirror_build.cli.options import given_settings, setting_options
+from numamirror_build.cli.options import given_settings, refuse_beside, setting_options
 from numamirror_build.config import APP, OPTIONS, Settings, load_settings
 from numamirror_build.errors import ConfigError
 from numamirror_build.pipeline import Pipeline, Request, run_job
@@ -223,9 +223,18 @@ def wheel(pipeline: Pipeline, settings: Settings) -> Answer:
     help="How much is run: quick, each setting and action; full, each pair of them (15 minutes or more).",
 )
 @click.option("--instructions", is_flag=True, help="Count instructions per token as well (needs valgrind).")
+@click.option(
+    "--lab",
+    is_flag=True,
+    help="Verify on virtual machines with 2 and 4 nodes instead, and count what is read from other nodes; "
+    "takes neither --matrix nor --model.",
+)
 @answering(*BUILD, "model")
-def verify(pipeline: Pipeline, settings: Settings, matrix: Level, instructions: bool) -> Answer:
+def verify(pipeline: Pipeline, settings: Settings, matrix: Level, instructions: bool, lab: bool) -> Answer:
     """Check that the answers are unchanged and the replicas used."""
+    if lab:
+        refuse_beside("--lab", "matrix", "instructions", "model")
+        return answers.verification(pipeline, pipeline.verify_in_lab())
     return answers.verification(pipeline, pipeline.verify(level=matrix, instructions=instructions))
 
 

@@ -35,6 +35,16 @@ def given_settings(context: click.Context) -> dict[str, Any]:
     return given
 
 
+def refuse_beside(flag: str, *names: str) -> None:
+    """A usage error when the command line names one of these options beside a flag that overrides them."""
+    context: click.Context | None = click.get_current_context()
+    while context:
+        for name in names:
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{key_of(name)} has no meaning with {flag}: leave it out.")
+        context = context.parent
+
+
 def _click_option(name: str, option: Option) -> Callable[[Function], Function]:
     flag = f"--{key_of(name)}"
     if option.kind == "flag":

@@ -41,6 +41,15 @@ class Check:
         }
 
 
+@dataclass(frozen=True)
+class Table:
+    """Figures side by side, for people; the checks' facts have them for machines."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
 def passed(checks: Sequence[Check]) -> bool:
     """Whether no check failed, and at least one passed."""
     statuses = {check.status for check in checks}
@@ -49,11 +58,12 @@ def passed(checks: Sequence[Check]) -> bool:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked on a patched build and its wheel.
+    """What was checked on a patched build, and on its wheel or in the lab.
 
     Attributes:
         checks: all checks in order.
-        subject: what was verified: upstream, commit, plan, builds, wheel, machine; JSON-like.
+        tables: figures of several checks side by side.
+        subject: what was verified: upstream, commit, plan, builds, wheel or lab, machine; JSON-like.
         report: the JSON file.
         page: the readable page (HTML, complete in itself).
         key: name of the cache entry.
@@ -62,6 +72,7 @@ class Verification:
     """
 
     checks: tuple[Check, ...]
+    tables: tuple[Table, ...]
     subject: Mapping[str, Any]
     report: Path
     page: Path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from itertools import groupby
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any
 import jinja2
 
 from numamirror_build import data
+from numamirror_build.errors import VerificationError
 from numamirror_build.store import Entry, write_atomic, write_json
-from numamirror_build.verify.document import SCHEMA, Check, Verification, passed
+from numamirror_build.verify.document import SCHEMA, Check, Table, Verification, passed
 
 REPORT = "verification.json"
 PAGE = "verification.html"
@@ -57,10 +59,32 @@ FAMILIES = {
         "Instructions, counted by valgrind, of builds without the newest instructions.",
     ),
     "wheel": ("The wheel", "Installed in a clean environment, with its own libraries."),
+    "lab-answers": (
+        "The answers are unchanged on several nodes",
+        "Logits on a virtual machine with several nodes, bit for bit equal to those of pristine outside.",
+    ),
+    "lab-pages": (
+        "Replicas lie where they are read",
+        "Every page of weights and caches, as that machine's kernel says, and as the status record does.",
+    ),
+    "lab-threads": (
+        "Threads stay on their nodes",
+        "The CPUs on which the kernel lets each thread run, while the model is loaded.",
+    ),
+    "lab-remote": (
+        "Replicas are read nearby",
+        "Bytes loaded while tokens are generated, counted at each load instruction.",
+    ),
+    "lab-arms": (
+        "What pristine reads from other nodes",
+        "The same count for upstream's own options. Nothing is asked but that the count saw their reads.",
+    ),
 }
 
 
-def save(folder: Path, checks: Sequence[Check], subject: Mapping[str, Any]) -> None:
+def save(
+    folder: Path, checks: Sequence[Check], subject: Mapping[str, Any], tables: Sequence[Table] = ()
+) -> None:
     """Write both files, each at once or not at all."""
     document = {
         "schema": SCHEMA,
@@ -68,6 +92,7 @@ def save(folder: Path, checks: Sequence[Check], subject: Mapping[str, Any]) -> N
         "passed": passed(checks),
         "subject": dict(subject),
         "checks": [check.as_json() for check in checks],
+        "tables": [asdict(table) for table in tables],
     }
     write_json(folder / REPORT, document)
     write_atomic(folder / PAGE, page(document))
@@ -78,12 +103,30 @@ def load(entry: Entry, key: str) -> Verification:
     document = json.loads((entry.path / REPORT).read_text())
     return Verification(
         tuple(Check(**check) for check in document["checks"]),
+        tuple(
+            Table(table["title"], tuple(table["head"]), tuple(map(tuple, table["rows"])))
+            for table in document["tables"]
+        ),
         document["subject"],
         entry.path / REPORT,
         entry.path / PAGE,
         key,
         entry.seconds,
         entry.fresh,
+    )
+
+
+def verdict(folder: Path, checks: Sequence[Check]) -> VerificationError | None:
+    """The error that a verification ends with, whose report is in that folder; None when it has passed."""
+    failed = [check for check in checks if check.status == "fail"]
+    if not failed:
+        return None
+    return VerificationError(
+        f"{len(failed)} of {len(checks)} checks failed",
+        where=str(folder / PAGE),
+        why="\n".join(f"{check.id}: {_first_line(check)}" for check in failed[:5]),
+        hint="do not use what was built; the page above has the details",
+        details={"report": str(folder / REPORT), "failed": [check.id for check in failed]},
     )
 
 
@@ -100,6 +143,10 @@ def page(document: Mapping[str, Any]) -> str:
     return environment.get_template("verification.html.j2").render(
         document=document, counts=counts, families=families_of(checks)
     )
+
+
+def _first_line(check: Check) -> str:
+    return (check.reason or "").partition("\n")[0][:200]
 
 
 def families_of(checks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

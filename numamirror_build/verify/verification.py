@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numamirror_build import __version__, data
 from numamirror_build.building.venv import make_venv
 from numamirror_build.building.wheel import RECORD
-from numamirror_build.errors import BuildError, MirrorUnavailableError, VerificationError
+from numamirror_build.errors import BuildError, MirrorUnavailableError
 from numamirror_build.machine.state import describe
 from numamirror_build.machine.topology import usable_nodes
 from numamirror_build.patching.apply import PatchedTree, PristineTree
@@ -34,7 +34,7 @@ from numamirror_build.verify.models import (
     read_contents,
 )
 from numamirror_build.verify.profile import Profile, load_profile, profile_path
-from numamirror_build.verify.report import PAGE, REPORT, load, save
+from numamirror_build.verify.report import load, save, verdict
 from numamirror_build.verify.runs import Binding, Libraries, Run, run_layout, run_logits, run_text
 
 if TYPE_CHECKING:
@@ -133,14 +133,8 @@ def verify(
         )
         answers = tuple(work.checks(folder, portable))
         save(folder, answers, subject)
-        if failed := [check for check in answers if check.status == "fail"]:
-            raise VerificationError(
-                f"{len(failed)} of {len(answers)} checks failed",
-                where=str(folder / PAGE),
-                why="\n".join(f"{check.id}: {_first_line(check)}" for check in failed[:5]),
-                hint="do not use what was built; the page above has the details",
-                details={"report": str(folder / REPORT), "failed": [check.id for check in failed]},
-            )
+        if failure := verdict(folder, answers):
+            raise failure
         return {}
 
     return load(store.make("verifications", key, make, resume=True), key)
@@ -306,10 +300,6 @@ class _Work:
     def _libraries(self, which: str) -> Libraries:
         build = self.pristine if which == "pristine" else self.patched
         return Libraries(build.libraries, build.path, build.key)
-
-
-def _first_line(check: Check) -> str:
-    return (check.reason or "").partition("\n")[0][:200]
 
 
 def _quantizer(build: Build) -> Quantizer | None:

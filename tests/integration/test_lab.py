@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from numamirror_build.errors import LabError, LabTimeoutError
+from numamirror_build.pipeline import Pipeline
 
 pytestmark = [
     pytest.mark.lab,
@@ -22,6 +23,25 @@ pytestmark = [
 ]
 
 LAB = [sys.executable, "-c", "from numamirror_build.cli.main import main; main()", "lab", "run"]
+# a verification whose machine is like none that a whole run has
+VERIFY = [
+    sys.executable,
+    "-c",
+    """
+from numamirror_build.config import default_cache_dir
+from numamirror_build.lab.layout import even_layout
+from numamirror_build.lab.verify import verify_in_lab
+from numamirror_build.lab.verify.arms import NO_MMAP, Scope, Setting
+from numamirror_build.pipeline import Pipeline, Request
+from numamirror_build.progress import Quiet
+from numamirror_build.store import Store
+
+store = Store(default_cache_dir())
+pristine, patched = Pipeline(store, Request("llama.cpp"), Quiet()).portable_builds
+scope = Scope("test", (Setting("killed", even_layout(2, 1, "192M", 33)),), (NO_MMAP,), False)
+verify_in_lab(store, pristine=pristine, patched=patched, scope=scope, progress=Quiet())
+""",
+]
 SMALL = ["--cpus-per-node", "1", "--mem-per-node", "256M"]
 ODD = """
 distance = 20
@@ -161,6 +181,19 @@ def test_killed_at_many_moments(tmp_path: Path) -> None:
         process.kill()
         process.communicate()
     assert seen > 0
+
+
+@pytest.mark.sources
+@pytest.mark.build
+def test_a_verification_that_is_killed(tmp_path: Path, pipeline: Pipeline) -> None:
+    """kill -9 of a verification in the lab ends its machine, too."""
+    assert pipeline.portable_builds
+    process = subprocess.Popen(VERIFY, cwd=tmp_path)
+    while not machines(tmp_path):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -10,7 +10,7 @@ import pytest
 
 from numamirror_build.cli import answers, commands
 from numamirror_build.cli.answers import Answer
-from numamirror_build.cli.main import run
+from numamirror_build.cli.main import USAGE, run
 from numamirror_build.config import OPTIONS, usable_cpus
 from numamirror_build.pipeline import Request
 from numamirror_build.store import Store
@@ -50,6 +50,10 @@ class Recorder:
     def verify(self, level: str, instructions: bool) -> None:
         """Note that a verification would be made."""
         self.calls.append(("verify", level, instructions))
+
+    def verify_in_lab(self) -> None:
+        """Note that a verification in the lab would be made."""
+        self.calls.append(("verify_in_lab",))
 
     def export(self, out: Path) -> None:
         """Note that a series would be written."""
@@ -129,6 +133,7 @@ def request(**changes: Any) -> Request:
             [("verify", "full", True), ("verification",)],
         ),
         ("export --into fork", DEFAULTS, [("export_into", Path("fork")), ("changed",)]),
+        ("verify --lab", DEFAULTS, [("verify_in_lab",), ("verification",)]),
         ("export --out series", DEFAULTS, [("export", "@series"), ("series",)]),
         ("--pin 0.3.9 plan", request(pin="0.3.9"), [("plan",)]),
         ("--pin 0.3.9 plan --pin 0.3.20", request(pin="0.3.20"), [("plan",)]),
@@ -145,6 +150,24 @@ def test_arguments_become_one_request_and_one_call(
             tuple(tmp_path / part[1:] if str(part).startswith("@") else part for part in call)
             for call in calls
         ]
+
+
+@pytest.mark.parametrize(
+    "words", ["--matrix quick", "--instructions", "--model smollm2"], ids=lambda words: words.split()[0]
+)
+def test_what_has_no_meaning_in_the_lab(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that the lab would not follow is refused, before the command or after it."""
+    assert run(["verify", "--lab", *words.split()]) == USAGE
+    assert f"{words.split()[0]} has no meaning with --lab" in capsys.readouterr().err
+    assert Recorder.last.calls == []
+    if "model" in words:
+        assert run([*words.split(), "verify", "--lab"]) == USAGE
+
+
+def test_a_model_in_the_environment_does_not_stop_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings that are there for other commands are no mistake."""
+    monkeypatch.setenv("NUMAMIRROR_MODEL", "smollm2")
+    assert run(["verify", "--lab"]) == 0
 
 
 def test_cache_dir_goes_to_the_store(tmp_path: Path) -> None:
