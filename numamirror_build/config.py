@@ -145,6 +145,17 @@ class Settings:
             "texts", "An argument for CMake, for both builds and the wheel; may be repeated.", metavar="ARG"
         ),
     )
+    portable: str | None = field(
+        default=None,
+        metadata=_option(
+            "text",
+            "Build for every CPU of a level of x86-64 instead of this machine's,"
+            " see that nothing asks for more, and make the wheel one for other systems (manylinux).",
+            metavar="LEVEL",
+            choices=("x86-64-v2", "x86-64-v3", "x86-64-v4"),
+            default_text="this machine's CPU alone",
+        ),
+    )
     scope: str = field(
         default="cpu",
         metadata=_option(

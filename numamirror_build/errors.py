@@ -176,6 +176,13 @@ class OutputError(NumaMirrorError):
     kind = "output"
 
 
+class PortabilityError(NumaMirrorError):
+    """What was built asks more of a CPU than the level that it was built for."""
+
+    exit_code = 25
+    kind = "portability"
+
+
 class ModelError(NumaMirrorError):
     """A model file is missing or is not a GGUF file."""
 

@@ -41,6 +41,7 @@ class Request:
         scope: ``cpu`` or ``all``: which code is rewritten.
         jobs: compile steps at the same time.
         cmake_args: further arguments for CMake, for both builds and the wheel.
+        portable: the level of x86-64 to build for; None: this machine.
         model: a GGUF file, or ``smollm2``, to verify with beside the models that the project makes itself.
     """
 
@@ -51,6 +52,7 @@ class Request:
     scope: str = "cpu"
     jobs: int = 1
     cmake_args: tuple[str, ...] = ()
+    portable: str | None = None
     model: str | None = None
 
 
@@ -155,7 +157,9 @@ class Pipeline:
         """How to build."""
         from numamirror_build.building.build import BuildOptions
 
-        return BuildOptions(jobs=self.request.jobs, cmake_args=self.request.cmake_args)
+        return BuildOptions(
+            jobs=self.request.jobs, cmake_args=self.request.cmake_args, portable=self.request.portable
+        )
 
     @cached_property
     def pristine_build(self) -> Build:

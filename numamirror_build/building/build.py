@@ -18,7 +18,7 @@ from numamirror_build import proc
 from numamirror_build.building import cmake
 from numamirror_build.building.recipe import Recipe, load_recipe
 from numamirror_build.building.toolchain import Toolchain, find_toolchain
-from numamirror_build.errors import BuildError
+from numamirror_build.errors import BuildError, ConfigError
 from numamirror_build.patching.apply import PatchedTree, PristineTree, supplied_files
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store, digest, write_atomic
@@ -41,12 +41,14 @@ class BuildOptions:
         programs: names of the programs to build; None for all of the upstream's that the tree has; empty for
             the libraries alone.
         build_type: CMake's build type.
+        portable: the level of x86-64 to build for; None: this machine.
     """
 
     jobs: int = 1
     cmake_args: tuple[str, ...] = ()
     programs: tuple[str, ...] | None = None
     build_type: str = "Release"
+    portable: str | None = None
 
 
 @dataclass(frozen=True)
@@ -147,12 +149,17 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
                 progress=progress,
                 keep_open=[lock],
             )
+        files = _products(project, targets)
+        if options.portable:
+            from numamirror_build.building.portable import check_files
+
+            check_files(files, options.portable, recipe.asked)
         return {
             "programs": {
                 name: str(project.targets[name].artifacts[0].relative_to(folder)) for name in present
             },
             "libraries": str(project.targets[recipe.libraries[0]].artifacts[0].parent.relative_to(folder)),
-            "files": [str(path.relative_to(folder)) for path in _products(project, targets)],
+            "files": [str(path.relative_to(folder)) for path in files],
             "settings": effective_settings(project.cache, settings, options),
             "tools": tools.facts(),
         }
@@ -201,6 +208,7 @@ def build_settings(recipe: Recipe, tree: Tree, options: BuildOptions) -> dict[st
         "CMAKE_INSTALL_RPATH": "$ORIGIN",
         **{name: value.replace("{commit}", commit) for name, value in recipe.settings.items()},
         **switch,
+        **_portable_settings(recipe, options),
     }
 
 
@@ -256,7 +264,7 @@ def build_inputs(
         "plan": tree.plan.digest if isinstance(tree, PatchedTree) else None,
         "settings": dict(settings),
         "arguments": options.cmake_args,
-        "tools": tools.inputs(),
+        "tools": tools.inputs(native=options.portable is None),
         "environment": environment,
     }
 
@@ -292,6 +300,18 @@ def _supplied(tree: Tree) -> dict[str, str]:
     """What a source lacks and a build gets nevertheless, for keys."""
     files = supplied_files(tree.checkout.pin.upstream, tree.checkout.path)
     return {name: content.decode() for name, content in files.items()}
+
+
+def _portable_settings(recipe: Recipe, options: BuildOptions) -> Mapping[str, str]:
+    if options.portable is None:
+        return {}
+    if options.portable not in recipe.portable:
+        raise ConfigError(
+            f"This upstream cannot be built for {options.portable}",
+            where="--portable",
+            hint=f"it can be built for {', '.join(recipe.portable)}",
+        )
+    return recipe.portable[options.portable]
 
 
 def _wanted(recipe: Recipe, options: BuildOptions) -> tuple[str, ...]:

@@ -23,6 +23,21 @@ class VersionLine:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """Code in a library that runs only where it has asked the CPU for what it needs.
+
+    Attributes:
+        library: the file's name, up to ``.so``.
+        needs: names of CPUID features.
+        reason: who asks.
+    """
+
+    library: str
+    needs: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How to build an upstream, whatever the pin.
 
@@ -38,6 +53,8 @@ class Recipe:
         versions: the places in the binding's sources that say its version.
         wheel_files: what must be in its wheel.
         wheel_settings: CMake cache variables that only the wheel's build has.
+        portable: CMake cache variables by the level of x86-64 that a build is for.
+        asked: what a portable build may have beyond its level.
         asks_git: whether upstream's build has no other way to learn the commit than to ask git.
     """
 
@@ -51,6 +68,8 @@ class Recipe:
     versions: tuple[VersionLine, ...]
     wheel_files: tuple[str, ...]
     wheel_settings: Mapping[str, str]
+    portable: Mapping[str, Mapping[str, str]]
+    asked: tuple[Asked, ...]
     asks_git: bool
 
 
@@ -70,5 +89,10 @@ def load_recipe(upstream: str) -> Recipe:
         versions=tuple(VersionLine(**line) for line in binding["versions"]),
         wheel_files=tuple(binding["files"]),
         wheel_settings=binding.get("settings", {}),
+        portable=table.get("portable", {}),
+        asked=tuple(
+            Asked(entry["library"], tuple(entry["needs"]), entry["reason"])
+            for entry in table.get("asked", ())
+        ),
         asks_git=table.get("asks_git", False),
     )

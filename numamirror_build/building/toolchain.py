@@ -60,13 +60,20 @@ class Toolchain:
     ninja: Tool
     ccache: Tool | None
 
-    def inputs(self) -> dict[str, Any]:
-        """What of it has an influence on the objects made, JSON-like: part of a build's key."""
+    def inputs(self, *, native: bool = True) -> dict[str, Any]:
+        """What of it has an influence on the objects made, JSON-like: part of a build's key.
+
+        Args:
+            native: whether objects are made for this machine.
+        """
         compilers = {"c": self.c, "cxx": self.cxx}
         return {
             "cmake": self.cmake.version,
             **{
-                name: [shlex.join(compiler.command), compiler.name, compiler.target, compiler.native]
+                name: [
+                    *(shlex.join(compiler.command), compiler.name, compiler.target),
+                    *([compiler.native] if native else []),
+                ]
                 for name, compiler in compilers.items()
             },
         }

@@ -99,6 +99,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
             "binding": asdict(binding),
             **({"changes": changes} if (changes := binding_inputs(pin.upstream)) else {}),
             "python": sys.version_info[:2],
+            **({"portable": options.portable} if options.portable else {}),
             **inputs,
         }
     )[:20]
@@ -115,7 +116,9 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
             half = prepare_sources(
                 archive, folder / "half", tree, recipe, upstream=pin.upstream, version=version
             )
-            write_json(half / recipe.package / RECORD, _record(tree, version, inputs, tools))
+            write_json(
+                half / recipe.package / RECORD, _record(tree, version, inputs, tools, options.portable)
+            )
             half.rename(source)
         write_atomic(
             folder / "init.cmake",
@@ -139,6 +142,11 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
                 details={"log": str(log), "returncode": done.returncode},
             )
         path = _only_wheel(folder / "wheel")
+        if options.portable:
+            from numamirror_build.building.portable import check_wheel, repair_wheel
+
+            path = repair_wheel(path, folder / "portable", log)
+            check_wheel(path, options.portable, recipe.asked)
         _check(path, binding, version, recipe, log)
         for made in ("source", "build", "half"):
             shutil.rmtree(folder / made, ignore_errors=True)
@@ -160,8 +168,13 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
     )
 
 
-def _record(tree: PatchedTree, version: str, inputs: Mapping[str, Any], tools: Toolchain) -> dict[str, Any]:
-    """What the wheel says about itself; ``native`` is what a CPU must have to run a native build."""
+def _record(
+    tree: PatchedTree, version: str, inputs: Mapping[str, Any], tools: Toolchain, portable: str | None
+) -> dict[str, Any]:
+    """What the wheel says about itself.
+
+    ``native`` is what a CPU must have to run a native build, ``portable`` the level of another one.
+    """
     pin = tree.checkout.pin
     return {
         "version": 1,
@@ -179,7 +192,8 @@ def _record(tree: PatchedTree, version: str, inputs: Mapping[str, Any], tools: T
         "arguments": list(inputs["arguments"]),
         "environment": inputs["environment"],
         "tools": tools.facts(),
-        "native": tools.cxx.native,
+        "native": None if portable else tools.cxx.native,
+        "portable": portable,
     }
 
 

@@ -29,7 +29,7 @@ Body = Callable[..., Answer]
 
 SOURCE = ("upstream", "pin", "source", "git_url")
 PLAN = (*SOURCE, "scope")
-BUILD = (*PLAN, "jobs", "cmake_arg")
+BUILD = (*PLAN, "jobs", "cmake_arg", "portable")
 JOB = (*BUILD, "model", "out")
 
 
@@ -255,6 +255,32 @@ def export(pipeline: Pipeline, settings: Settings, into: Path | None) -> Answer:
     if into is not None:
         return answers.changed(pipeline, pipeline.export_into(into))
     return answers.series(pipeline, pipeline.export(settings.out))
+
+
+@cli.command(name="init-ci")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path),
+    default=".",
+    metavar="DIR",
+    help="The repository's top folder.  [default: the current folder]",
+)
+@click.option(
+    "--install",
+    metavar="REQUIREMENT",
+    help="What pip installs there: a release of this program, or an address.  [default: this release]",
+)
+@click.option("--force", is_flag=True, help="Replace a workflow that was changed.")
+@answering("upstream")
+def init_ci(pipeline: Pipeline, settings: Settings, into: Path, install: str | None, force: bool) -> Answer:
+    """Write a GitHub workflow for a repository of your own.
+
+    It audits all known pins on each push, builds programs and wheel on demand and for tags,
+    and tries upstream's newest commit each night.
+    """
+    from numamirror_build.workflows import RELEASE, write_workflow
+
+    return answers.workflow(write_workflow(into, pipeline.upstream, install or RELEASE, force=force))
 
 
 @cli.command(name="settings")
@@ -493,6 +519,13 @@ def lab(**_: Any) -> None:
     help="A TOML file that describes the nodes, instead of the four options above.",
 )
 @click.option(
+    "--cpu",
+    default="max",
+    show_default=True,
+    metavar="MODEL",
+    help="The model of the CPUs, as QEMU names it, for example Nehalem, which has no AVX.",
+)
+@click.option(
     "--env",
     multiple=True,
     metavar="NAME[=VALUE]",
@@ -525,6 +558,7 @@ def lab_run(
     settings: Settings,
     command: tuple[str, ...],
     layout: Path | None,
+    cpu: str,
     env: tuple[str, ...],
     scratch: Path | None,
     timeout: float,
@@ -550,6 +584,7 @@ def lab_run(
         scratch=scratch,
         timeout=timeout,
         trace=trace,
+        cpu=cpu,
         json=settings.json,
         progress=pipeline.progress,
     )
@@ -564,6 +599,7 @@ def _request(settings: Settings) -> Request:
         scope=settings.scope,
         jobs=settings.jobs,
         cmake_args=settings.cmake_arg,
+        portable=settings.portable,
         model=settings.model,
     )
 

@@ -52,6 +52,7 @@ def run(
     scratch: Path | None,
     timeout: float,
     trace: Path | None,
+    cpu: str,
     json: bool,
     progress: Progress,
 ) -> Answer:
@@ -79,6 +80,7 @@ def run(
             on_stderr=sink("stderr", sys.stderr.buffer),
             progress=progress,
             plugin=plugin,
+            cpu=cpu,
         )
     except (LabError, LabTimeoutError) as error:
         if json:

@@ -12,6 +12,9 @@ from numamirror_build.lab.layout import DISTANCE, LOCAL, MIB, Layout, Node
 _KERNEL = "console=ttyS0 quiet no_timer_check nowatchdog panic=-1"
 
 
+ANY_CPU = "max"  # with everything that QEMU can do itself
+
+
 @dataclass(frozen=True)
 class Files:
     """What the machine is given: files to start with, where its ports lead, and which folders it sees."""
@@ -22,15 +25,15 @@ class Files:
     scratch: Path | None
 
 
-def machine_arguments(layout: Layout, files: Files) -> list[str]:
-    """The arguments for QEMU.
+def machine_arguments(layout: Layout, files: Files, cpu: str = ANY_CPU) -> list[str]:
+    """The arguments for QEMU; ``cpu`` is a model that it knows.
 
     Ports are character devices that the guest finds by name; the console is QEMU's standard output.
     """
     return [
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-        *("-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max"),
-        *_nodes(layout),
+        *("-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", cpu),
+        *_nodes(layout, cpu),
         *("-kernel", str(files.kernel), "-initrd", str(files.initramfs)),
         *("-append", _KERNEL),
         *("-serial", "stdio"),
@@ -40,7 +43,7 @@ def machine_arguments(layout: Layout, files: Files) -> list[str]:
     ]
 
 
-def _nodes(layout: Layout) -> list[str]:
+def _nodes(layout: Layout, cpu: str) -> list[str]:
     """A socket for each node.
 
     QEMU wants all numbers up to the highest, and the kernel numbers nodes as it meets them,
@@ -66,7 +69,7 @@ def _nodes(layout: Layout) -> list[str]:
     for node in sockets:
         for core in range(node.cpus):
             if (node.id, core) != (0, 0):  # that one is there from the start
-                arguments += ["-device", f"max-x86_64-cpu,socket-id={node.id},core-id={core},thread-id=0"]
+                arguments += ["-device", f"{cpu}-x86_64-cpu,socket-id={node.id},core-id={core},thread-id=0"]
     return arguments
 
 

@@ -15,7 +15,7 @@ from numamirror_build import proc
 from numamirror_build.errors import ConfigError, LabError, LabTimeoutError
 from numamirror_build.lab.guest import Command, make_guest
 from numamirror_build.lab.layout import Layout
-from numamirror_build.lab.machine import Files, machine_arguments
+from numamirror_build.lab.machine import ANY_CPU, Files, machine_arguments
 from numamirror_build.lab.parts import Parts
 from numamirror_build.lab.trace import Trace, parse_trace, trace_arguments
 from numamirror_build.progress import Progress
@@ -70,6 +70,7 @@ def run_in_lab(
     on_stderr: Callable[[bytes], None],
     progress: Progress,
     plugin: Path | None = None,
+    cpu: str = ANY_CPU,
 ) -> Outcome:
     """Run a command on a machine of that layout.
 
@@ -82,6 +83,7 @@ def run_in_lab(
         on_stderr: the same for its standard error.
         progress: what is told how far it got.
         plugin: the plugin that counts loads and stores, if that is asked for.
+        cpu: the model of the CPUs, as QEMU names it.
 
     Raises:
         ConfigError: the scratch folder cannot be used.
@@ -99,7 +101,7 @@ def run_in_lab(
             named = dict(zip(("control", "stdout", "stderr"), ports[1:4], strict=True))
             files = Files(parts.kernel, Path(f"/proc/self/fd/{initramfs}"), named, command.scratch)
             traced = trace_arguments(plugin, layout, ports[4]) if plugin else []
-            return [parts.qemu, *machine_arguments(layout, files), *traced]
+            return [parts.qemu, *machine_arguments(layout, files, cpu), *traced]
 
         status = proc.run_tethered(
             arguments,

@@ -154,6 +154,7 @@ def test_a_tree_is_not_compared_with_itself(store: Store, pristine_build: Build,
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
 def test_the_whole_matrix(pipeline: Pipeline) -> None:
     """Every pair of settings, with 1 to 4 nodes, is bit-identical at the default pin."""
     assert pipeline.verify(level="full").passed

@@ -85,6 +85,7 @@ def test_structures_were_compared(verified: Verification) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
 def test_the_whole_matrix(ik_pipeline: Pipeline) -> None:
     """Every pair of settings, with 1 to 4 nodes, is bit-identical."""
     assert ik_pipeline.verify(level="full").passed
