@@ -20,6 +20,7 @@ prepare_environment() {
     key=$({ echo "$inputs"; cat "$repository/pyproject.toml" "$repository/ci/environment.sh"; } | sha256sum)
     environment=$cache/environments/$(printf %.20s "$key")
     [ -e "$environment/complete" ] || make_environment "$@"
+    touch "$environment/complete" 2>/dev/null || : # when it was last used, for `cache prune`
 }
 
 make_environment() {

@@ -4,6 +4,7 @@ A key is the digest of everything that goes into the folder.
 The record beside the folder is written last, by atomic replace:
 without it the folder is unfinished, whatever is in it.
 A lock per key lets two runs at once wait for each other instead of doing harm.
+A record's time is when the folder was last used.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from typing import Any
 from filelock import FileLock
 
 from numamirror_build.errors import disk_full_as_error
+from numamirror_build.uses import uses_of
 
 Maker = Callable[[Path], Mapping[str, Any]]
 
@@ -86,6 +89,7 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._uses = uses_of(root)
 
     def folder(self, kind: str, key: str) -> Path:
         """Where the folder of a key is or will be."""
@@ -93,6 +97,7 @@ class Store:
 
     def finished(self, kind: str, key: str) -> Entry | None:
         """The finished folder of a key, or None."""
+        self._uses.note(kind, key)
         return self._read(self.folder(kind, key))
 
     def make(
@@ -114,6 +119,7 @@ class Store:
             intact: asked about a finished folder; if it says no, the folder is made anew.
         """
         folder = self.folder(kind, key)
+        self._uses.note(kind, key)
 
         def usable() -> Entry | None:
             entry = self._read(folder)
@@ -128,23 +134,13 @@ class Store:
                     return entry
                 self._record(folder).unlink(missing_ok=True)  # first: what is being changed is not finished
                 if not resume:
-                    self._discard(folder)
+                    discard(folder)
                 folder.mkdir(exist_ok=True)
                 start = time.monotonic()
                 made = dict(maker(folder))
                 seconds = round(time.monotonic() - start, 3)
                 write_json(self._record(folder), {"made": made, "seconds": seconds})
         return Entry(folder, made, seconds, fresh=True)
-
-    @staticmethod
-    def _discard(folder: Path) -> None:
-        """Take a folder away, even while what a killed run started may still be writing in it."""
-        for old in folder.parent.glob(f".{folder.name}.*"):
-            shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-            folder.rename(old / folder.name)
-            shutil.rmtree(old, ignore_errors=True)
 
     @staticmethod
     def _record(folder: Path) -> Path:
@@ -154,6 +150,18 @@ class Store:
         try:
             record = json.loads(self._record(folder).read_text())
             entry = Entry(folder, record["made"], record["seconds"], fresh=False)
+            with suppress(OSError):  # a cache that others write
+                os.utime(self._record(folder))
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return entry if folder.is_dir() else None
+
+
+def discard(folder: Path) -> None:
+    """Take a folder away, even while what a killed run started may still be writing in it."""
+    for old in folder.parent.glob(f".{folder.name}.*"):
+        shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        folder.rename(old / folder.name)
+        shutil.rmtree(old, ignore_errors=True)

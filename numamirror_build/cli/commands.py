@@ -503,6 +503,42 @@ def report(
 
 @cli.group()
 @setting_options()
+def cache(**_: Any) -> None:
+    """See what lies in the cache folder, and take away what is not used."""
+
+
+@cache.command(name="list")
+@answering()
+def cache_list(pipeline: Pipeline, settings: Settings) -> Answer:
+    """Show what the cache has of each kind: number, size, days since it was last used."""
+    from numamirror_build.cli.cache import listed
+
+    return listed(pipeline.store.root)
+
+
+@cache.command(name="prune")
+@click.option(
+    "--unused-for",
+    "days",
+    type=click.FloatRange(min=0),
+    required=True,
+    metavar="DAYS",
+    help="How long something must not have been used.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@answering()
+def cache_prune(pipeline: Pipeline, settings: Settings, days: float, dry_run: bool) -> Answer:
+    """Remove what nobody has used for some days; what is needed again is made again.
+
+    What another process uses or makes is left.
+    """
+    from numamirror_build.cli.cache import pruned
+
+    return pruned(pipeline.store.root, days=days, dry_run=dry_run)
+
+
+@cli.group()
+@setting_options()
 def lab(**_: Any) -> None:
     """Try things on a virtual machine with several NUMA nodes."""
 

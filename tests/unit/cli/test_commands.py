@@ -202,7 +202,14 @@ def test_settings_command_shows_values_and_origins(
 
 def test_every_command_has_json_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     """No command is without --json, a sentence of help, and its options' defaults."""
-    for words in [[], *([name] for name in commands.cli.commands), ["lab", "run"], ["pins", "update"]]:
+    for words in [
+        [],
+        *([name] for name in commands.cli.commands),
+        ["lab", "run"],
+        ["pins", "update"],
+        ["cache", "list"],
+        ["cache", "prune"],
+    ]:
         assert run([*words, "--help"]) == 0
         text = capsys.readouterr().out
         assert "--json" in text
