@@ -33,6 +33,9 @@ CONTEXT = 256  # of each slot; the least that llama.cpp makes
 STARTUP = 120  # seconds
 ANSWER = 300
 
+# llama-server shifts no context whose cache cannot be: answers end where it is full
+NEVER_SHIFTED = ("compressor-q8_0", "delta-q8_0")
+
 MIRRORS = {
     "2-nodes": {"GGML_NUMA_MIRROR_NODES": "2"},
     "3-nodes": {"GGML_NUMA_MIRROR_NODES": "3"},
@@ -186,7 +189,8 @@ def _essence(document: dict[str, Any]) -> dict[str, Any]:
         "truncated",
         "tokens_cached",
     )
-    return {**{name: document[name] for name in names}, "cache_n": document["timings"]["cache_n"]}
+    # an answer without a token has no probabilities
+    return {**{name: document.get(name) for name in names}, "cache_n": document["timings"]["cache_n"]}
 
 
 def compare(
@@ -201,8 +205,11 @@ def compare(
     reference = soak(pristine, model, folder / "pristine", tokens)
     again = soak(pristine, model, folder / "again", tokens)
     assert again.answers == reference.answers, "pristine does not repeat itself: nothing would be proved"
-    assert reference.generated >= tokens
-    assert reference.shifts > 0, "no context was shifted"
+    if model.stem in NEVER_SHIFTED:
+        assert reference.generated > tokens / 2 and reference.shifts == 0
+    else:
+        assert reference.generated >= tokens
+        assert reference.shifts > 0, "no context was shifted"
     assert reference.reused > 0, "no prompt was taken from a cache"
     for name, env in mirrors.items():
         mirrored = soak(patched, model, folder / name, tokens, **env)
