@@ -105,13 +105,12 @@ def check_files(files: Iterable[Path], level: str, asked: Sequence[Asked] = ()) 
         PortabilityError: one has.
     """
 
-    def excesses() -> Iterator[Excess | None]:
+    def streams() -> Iterator[tuple[str, IO[bytes]]]:
         for path in files:
             with path.open("rb") as stream:
-                if stream.read(len(_ELF)) == _ELF:
-                    yield first_excess(path.name, stream, level, asked)
+                yield path.name, stream
 
-    _refuse(excesses(), level)
+    _check(streams(), level, asked)
 
 
 def check_wheel(wheel: Path, level: str, asked: Sequence[Asked] = ()) -> None:
@@ -121,14 +120,13 @@ def check_wheel(wheel: Path, level: str, asked: Sequence[Asked] = ()) -> None:
         PortabilityError: something has.
     """
 
-    def excesses() -> Iterator[Excess | None]:
+    def streams() -> Iterator[tuple[str, IO[bytes]]]:
         with zipfile.ZipFile(wheel) as archive:
             for name in archive.namelist():
                 with archive.open(name) as stream:
-                    if stream.read(len(_ELF)) == _ELF:
-                        yield first_excess(name, stream, level, asked)
+                    yield name, stream
 
-    _refuse(excesses(), level)
+    _check(streams(), level, asked)
 
 
 def repair_wheel(wheel: Path, out: Path, log: Path) -> Path:
@@ -162,8 +160,12 @@ def repair_wheel(wheel: Path, out: Path, log: Path) -> Path:
     return made[0]
 
 
-def _refuse(excesses: Iterable[Excess | None], level: str) -> None:
-    found = [excess for excess in excesses if excess]
+def _check(streams: Iterable[tuple[str, IO[bytes]]], level: str, asked: Sequence[Asked]) -> None:
+    found = [
+        excess
+        for name, stream in streams
+        if stream.read(len(_ELF)) == _ELF and (excess := first_excess(name, stream, level, asked))
+    ]
     if found:
         raise PortabilityError(
             f"What was built does not run on every CPU of {level}",
