@@ -13,7 +13,6 @@ import dataclasses
 import difflib
 import os
 import shlex
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +21,7 @@ from typing import Any
 import platformdirs
 
 from numamirror_build.errors import ConfigError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from numamirror_build.toml import read_toml
 
 APP = "numamirror-build"
 ENVIRONMENT_PREFIX = "NUMAMIRROR_"
@@ -259,7 +254,7 @@ def _find_file(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:
     """The settings file that counts for a folder, with its table."""
     for place in (folder, *folder.parents):
         own, project = place / SETTINGS_FILE, place / "pyproject.toml"
-        tool = _read_toml(project).get("tool", {}) if project.is_file() else {}
+        tool = read_toml(project, "A settings file").get("tool", {}) if project.is_file() else {}
         table = tool.get(APP) if isinstance(tool, dict) else None
         if own.is_file() and table is not None:
             raise ConfigError(
@@ -268,22 +263,12 @@ def _find_file(folder: Path) -> tuple[Path, Mapping[str, Any]] | None:
                 hint="keep one of them",
             )
         if own.is_file():
-            return own, _read_toml(own)
+            return own, read_toml(own, "A settings file")
         if table is not None:
             if not isinstance(table, dict):
                 raise ConfigError(f"tool.{APP} is not a table", where=str(project))
             return project, table
     return None
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        table: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        return table
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError("A settings file is not valid TOML", where=str(path), why=str(error)) from error
-    except OSError as error:
-        raise ConfigError("A settings file cannot be read", where=str(path), why=error.strerror) from error
 
 
 def _from_environment(environ: Mapping[str, str], folder: Path) -> Layer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,7 @@ from numamirror_build.errors import ConfigError
 from numamirror_build.lab.layout import parse_memory
 from numamirror_build.machine.bandwidth import Bandwidth
 from numamirror_build.machine.state import State
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from numamirror_build.toml import read_toml
 
 DESCRIPTIONS = Path(__file__).with_name("machines")
 
@@ -84,19 +79,8 @@ def load_platform(name: str) -> Platform:
         ConfigError: it is not there, is no TOML, or describes no machine.
     """
     path = DESCRIPTIONS / f"{name}.toml" if name in known_platforms() else Path(name)
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(
-            "The description of a machine cannot be read",
-            where=name,
-            why=error.strerror,
-            hint=f"a file, or one of: {', '.join(known_platforms())}",
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            "The description of a machine is not valid TOML", where=str(path), why=str(error)
-        ) from error
+    hint = f"a file, or one of: {', '.join(known_platforms())}"
+    table = read_toml(path, "The description of a machine", hint=hint)
     try:
         return _parsed(table, path.name)
     except (KeyError, TypeError, ValueError) as error:

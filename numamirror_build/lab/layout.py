@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from numamirror_build.errors import ConfigError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from numamirror_build.toml import read_toml
 
 MIB = 1 << 20
 LOCAL = 10
@@ -99,13 +94,7 @@ def load_layout(path: Path) -> Layout:
     Raises:
         ConfigError: the file cannot be read, is no TOML, has unknown keys, or describes no possible machine.
     """
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError("A layout cannot be read", where=str(path), why=error.strerror) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError("A layout is not valid TOML", where=str(path), why=str(error)) from error
-    return parse_layout(table, str(path))
+    return parse_layout(read_toml(path, "A layout"), str(path))
 
 
 def parse_layout(table: Mapping[str, Any], where: str) -> Layout:
