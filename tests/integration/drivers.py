@@ -11,7 +11,7 @@ from numamirror_build.building.build import Build
 from numamirror_build.building.recipe import load_recipe
 
 _HERE = Path(__file__).parent
-_MIRROR = ("-DGGML_NUMA_MIRROR", "-DGGML_SHARED")
+_MIRROR = ("-DGGML_NUMA_MIRROR", "-DGGML_SHARED", "-DGGML_NUMA_MIRROR_SHARED")
 
 
 def compile_driver(build: Build, source: str, program: Path, *options: str, mirror: bool = False) -> Path:
@@ -24,14 +24,15 @@ def compile_driver(build: Build, source: str, program: Path, *options: str, mirr
         options: further arguments for the compiler.
         mirror: whether the driver uses the mirror's own functions.
     """
-    tree = build.path / "source" / load_recipe("llama.cpp").vendored
+    tree = build.path / "source" / load_recipe(build.tree.checkout.pin.upstream).vendored
+    libraries = [f"-l{path.stem.removeprefix('lib')}" for path in build.libraries.glob("libggml*.so")]
     subprocess.run(
         [
             *("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"),
             *(_MIRROR if mirror else ()),
             *(f"-I{tree / 'include'}", f"-I{tree / 'ggml/include'}", str(_HERE / source), "-o", str(program)),
             *(*options, f"-L{build.libraries}", f"-Wl,-rpath,{build.libraries}"),
-            *("-lllama", "-lggml", "-lggml-cpu", "-lggml-base", "-ldl"),
+            *("-lllama", *sorted(libraries), "-ldl"),
         ],
         check=True,
     )
