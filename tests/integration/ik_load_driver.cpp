@@ -2,12 +2,13 @@
 //
 //     ik_load_driver MODEL [OPTION...]
 //
-// Options: rtr, merge-qkv, merge-experts, mla=N, check (the tensors), validate (the quants), mlock, dry-run,
+// Options: rtr, merge-qkv, merge-experts, mla=N, no-flash, check (the tensors), validate (the quants), mlock, dry-run,
 // cancel (through the progress callback), override (a value of the model's that nothing reads), unused (no context
 // is made), again (a second context is), stop (until standard input ends, with model and context in memory).
 // Without GGML_NUMA_MIRROR in the environment there is no mirror.
 
 #include "llama.h"
+#include "logits.h"
 #ifdef GGML_NUMA_MIRROR
 #    include "ggml-numa-mirror.h"
 #endif
@@ -16,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,8 +39,22 @@ static int mla() {
     return 3; // as in all of its programs
 }
 
+// what may be done with the first replica's pages of an entry of the store; empty: there are none
+static std::string stored_pages() {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+        if (line.size() > 4 && line.find("/numa-mirror-") != std::string::npos && line.compare(line.size() - 4, 4, "/0-0") == 0) {
+            return line.substr(line.find(' ') + 1, 4);
+        }
+    }
+    return "";
+}
+
+static std::string pages_while_loading;
+
 static bool on_progress(float progress, void * data) {
     *(float *) data = progress;
+    pages_while_loading = stored_pages();
     return !has("cancel");
 }
 
@@ -65,33 +81,34 @@ static llama_model * load(const char * path, float & progress) {
 
 static llama_context * make_context(llama_model * model) {
     llama_context_params params = llama_context_default_params();
-    params.n_ctx      = 64;
+    params.n_ctx      = 256;
     params.mla_attn   = mla();
-    params.flash_attn = true;
+    params.flash_attn = !has("no-flash");
     params.n_threads  = params.n_threads_batch = 2;
     return model ? llama_init_from_model(model, params) : nullptr;
 }
 
-// a number that depends on each bit of all logits of a prompt
+// a number that depends on each bit of the logits after a prompt, long enough for MLA to take the matrix of K and V,
+// and after each of some tokens
 static uint64_t digest(llama_model * model, llama_context * context) {
     if (!context) {
         return 0;
     }
-    const int n_vocab = llama_n_vocab(model);
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (int i = 0; i < 40; i++) {
-        llama_token token = 3 + i * 7919 % (n_vocab - 3);
-        if (llama_decode(context, llama_batch_get_one(&token, 1, i, 0)) != 0) {
+    const int n_vocab  = llama_n_vocab(model);
+    const int n_prompt = 136;
+    std::vector<llama_token> tokens;
+    for (int i = 0; i < n_prompt + 8; i++) {
+        tokens.push_back(3 + i * 7919 % (n_vocab - 3));
+    }
+    logits_hash hash;
+    for (int n, i = 0; i < (int) tokens.size(); i += n) {
+        n = i == 0 ? n_prompt : 1;
+        if (llama_decode(context, llama_batch_get_one(&tokens[i], n, i, 0)) != 0) {
             return 0;
         }
-        const float * logits = llama_get_logits_ith(context, -1);
-        for (int k = 0; k < n_vocab; k++) {
-            uint32_t bits;
-            memcpy(&bits, &logits[k], sizeof(bits));
-            hash = (hash ^ bits) * 0x100000001b3u;
-        }
+        hash.add(llama_get_logits_ith(context, -1), n_vocab);
     }
-    return hash;
+    return hash.value;
 }
 
 int main(int argc, char ** argv) {
@@ -103,8 +120,9 @@ int main(int argc, char ** argv) {
     const uint64_t  logits   = digest(model, context);
     llama_context * second   = has("again") ? make_context(model) : nullptr;
     const uint64_t  seconds  = digest(model, second);
-    printf("\n{\"loaded\": %s, \"progress\": %g, \"logits\": \"%016llx\", \"again\": \"%016llx\"",
-        model ? "true" : "false", progress, (unsigned long long) logits, (unsigned long long) seconds);
+    printf("\n{\"loaded\": %s, \"progress\": %g, \"logits\": \"%016llx\", \"again\": \"%016llx\", \"pages\": [\"%s\", \"%s\"]",
+        model ? "true" : "false", progress, (unsigned long long) logits, (unsigned long long) seconds,
+        pages_while_loading.c_str(), stored_pages().c_str());
 #ifdef GGML_NUMA_MIRROR
     printf(", \"status\": %s", ggml_numa_mirror_status());
 #endif

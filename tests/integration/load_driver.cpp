@@ -6,6 +6,7 @@
 // two (of the model at once), stop (until standard input ends, with model and context in memory).
 
 #include "llama.h"
+#include "logits.h"
 #ifdef GGML_NUMA_MIRROR
 #    include "ggml-numa-mirror.h"
 #endif
@@ -13,7 +14,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <set>
 #include <string>
 #include <thread>
@@ -74,19 +74,14 @@ static uint64_t digest(llama_context * context) {
     for (int i = 0; i < 40; i++) {
         tokens.push_back(3 + i * 7919 % (n_vocab - 3));
     }
-    uint64_t hash = 0xcbf29ce484222325u;
+    logits_hash hash;
     for (llama_token token : tokens) {
         if (llama_decode(context, llama_batch_get_one(&token, 1)) != 0) {
             return 0;
         }
-        const float * logits = llama_get_logits_ith(context, -1);
-        for (int i = 0; i < n_vocab; i++) {
-            uint32_t bits;
-            memcpy(&bits, &logits[i], sizeof(bits));
-            hash = (hash ^ bits) * 0x100000001b3u;
-        }
+        hash.add(llama_get_logits_ith(context, -1), n_vocab);
     }
-    return hash;
+    return hash.value;
 }
 
 int main(int argc, char ** argv) {

@@ -22,7 +22,7 @@ from numamirror_build.store import Store
 from numamirror_build.verify import architectures
 from numamirror_build.verify.models import Q8_0, Quantizer, Recipe, find_recipe, make_model
 from tests.integration.drivers import compile_driver
-from tests.integration.test_runtime_store import contents, entries, folder, stopped
+from tests.integration.test_runtime_store import contents, entries, folder, records, stopped
 from tests.machines import GIB, MIB, Machine, Node
 
 __all__ = ["folder"]  # a fixture
@@ -55,7 +55,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "no-mla": ("mla-old-q8_0", "mla=0"),
     "mla-parts": ("mla-parts-q8_0",),
     "mla-parts-repacked": ("mla-parts-q8_0", "rtr"),
-    "window": ("window-q4_0", "rtr"),
+    "window": ("window-q4_0", "rtr", "no-flash"),
     "own-type": ("dense-iq4_ks", "rtr"),
 }
 
@@ -102,13 +102,14 @@ def test_second_start_gives_the_same_answers(
     second = run(loader, *arguments, **env)
     assert contents(folder) == written
     assert first["logits"] == second["logits"] == plain["logits"]
-    [entry] = entries(folder)
-    size = sum(path.stat().st_size for path in entry.iterdir())
-    assert first["status"]["store"] == [{"path": str(entry), "bytes": size, "was_there": False}]
-    assert second["status"]["store"] == [{"path": str(entry), "bytes": size, "was_there": True}]
+    assert first["status"]["store"] == records(folder, was_there=False)
+    assert second["status"]["store"] == records(folder, was_there=True)
     assert second["progress"] == 1
     assert second["status"]["tensors"] == first["status"]["tensors"]
     assert second["status"]["tensors"]["not_replicated"] == []
+    # an unknown change to what is mapped would be made twice: it is a fault until the model is loaded
+    assert first["pages"] == ["rw-s", "rw-p"]
+    assert second["pages"] == ["r--p", "rw-p"]
     for done in ("need to compute", "repacking up/gate"):
         assert (done in first["log"]) == (done in plain["log"])
         assert done not in second["log"]

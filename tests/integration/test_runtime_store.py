@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import gguf
 import pytest
@@ -71,6 +71,13 @@ def entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+def records(folder: Path, *, was_there: bool) -> list[dict[str, Any]]:
+    """What the status record says of the one entry of a store."""
+    [entry] = entries(folder)
+    size = sum(path.stat().st_size for path in entry.iterdir())
+    return [{"path": str(entry), "bytes": size, "was_there": was_there}]
+
+
 def contents(folder: Path) -> dict[str, str]:
     """What is in a store: the digest of each file."""
     files = (path for path in folder.rglob("*") if path.is_file())
@@ -105,10 +112,8 @@ def test_second_start_gives_the_same_answers(
     second = run(loader, models[name], **env)
     assert contents(folder) == written
     assert first["logits"] == second["logits"] == plain["logits"]
-    [entry] = entries(folder)
-    size = sum(path.stat().st_size for path in entry.iterdir())
-    assert first["status"]["store"] == [{"path": str(entry), "bytes": size, "was_there": False}]
-    assert second["status"]["store"] == [{"path": str(entry), "bytes": size, "was_there": True}]
+    assert first["status"]["store"] == records(folder, was_there=False)
+    assert second["status"]["store"] == records(folder, was_there=True)
     assert second["progress"] == 1
     for node in second["status"]["nodes"]:
         assert set(node["pages"]) == {"0"}, "all pages are in memory"
