@@ -13,6 +13,8 @@
 #    include "ggml-numa-mirror.h"
 #endif
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -89,7 +91,7 @@ static llama_context * make_context(llama_model * model) {
 }
 
 // a number that depends on each bit of the logits after a prompt, long enough for MLA to take the matrix of K and V,
-// and after each of some tokens
+// and after each of some tokens; 0: they cannot be had, or are no numbers
 static uint64_t digest(llama_model * model, llama_context * context) {
     if (!context) {
         return 0;
@@ -106,7 +108,11 @@ static uint64_t digest(llama_model * model, llama_context * context) {
         if (llama_decode(context, llama_batch_get_one(&tokens[i], n, i, 0)) != 0) {
             return 0;
         }
-        hash.add(llama_get_logits_ith(context, -1), n_vocab);
+        const float * logits = llama_get_logits_ith(context, -1);
+        if (!std::all_of(logits, logits + n_vocab, [](float value) { return std::isfinite(value); })) {
+            return 0;
+        }
+        hash.add(logits, n_vocab);
     }
     return hash.value;
 }

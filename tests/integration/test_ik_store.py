@@ -38,6 +38,41 @@ PARTS = Recipe(
     dataclasses.replace(architectures.DEEPSEEK2_OLD, layer=architectures.DEEPSEEK2.layer),
     Q8_0,
 )
+WIDTH, EXPERTS, EXPERT = architectures.EMBEDDING, architectures.EXPERTS, architectures.EXPERT
+ROUTED = {
+    **architectures.GEMMA3.layer(0),
+    "ffn_gate_inp.weight": (EXPERTS, WIDTH),
+    "ffn_gate_inp.scale": (WIDTH,),
+    "ffn_gate_up_exps.weight": (EXPERTS, 2 * EXPERT, WIDTH),
+    "ffn_down_exps.weight": (EXPERTS, WIDTH, EXPERT),
+    "pre_ffw_norm_2.weight": (WIDTH,),
+    "post_ffw_norm_1.weight": (WIDTH,),
+    "post_ffw_norm_2.weight": (WIDTH,),
+}
+
+# The router's scales are changed once they have been read.
+SCALED = Recipe(
+    "scaled-q8_0",
+    architectures.Architecture(
+        "gemma4",
+        layers=2,
+        layer=lambda _: ROUTED,
+        keys={
+            **architectures.GEMMA3.keys,
+            "attention.key_length_swa": architectures.HEAD,
+            "attention.value_length_swa": architectures.HEAD,
+            "attention.sliding_window_pattern": [1, 0],
+            "embedding_length_per_layer_input": 0,
+            "expert_count": EXPERTS,
+            "expert_used_count": architectures.EXPERTS_USED,
+            "expert_feed_forward_length": EXPERT,
+            "rope.dimension_count": architectures.HEAD,
+        },
+        whole={"rope_freqs.weight": (architectures.HEAD // 2,)},
+        output=False,
+    ),
+    Q8_0,
+)
 NAMES = (
     *("dense-q8_0", "dense-q4_0", "dense-iq4_ks", "moe-biased-q4_0", "grouped-q8_0", "mla-old-q8_0"),
     "window-q4_0",
@@ -57,6 +92,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "mla-parts-repacked": ("mla-parts-q8_0", "rtr"),
     "window": ("window-q4_0", "rtr", "no-flash"),
     "own-type": ("dense-iq4_ks", "rtr"),
+    "scaled": ("scaled-q8_0", "rtr", "no-flash"),
 }
 
 
@@ -73,7 +109,7 @@ def models(store: Store, ik_pipeline: Pipeline, tmp_path_factory: pytest.TempPat
     pristine = ik_pipeline.pristine_build
     quantizer = Quantizer(pristine.programs["llama-quantize"], pristine.key)
     made = [make_model(store, find_recipe(name), quantizer) for name in NAMES]
-    made += [make_model(Store(tmp_path_factory.mktemp("models")), PARTS)]
+    made += [make_model(Store(tmp_path_factory.mktemp("models")), recipe) for recipe in (PARTS, SCALED)]
     return {model.name: model.path for model in made}
 
 
