@@ -171,7 +171,7 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
         path=entry.path,
         key=key,
         programs={name: entry.path / path for name, path in made["programs"].items()},
-        missing=tuple(name for name in programs if name not in made["programs"]),
+        missing=tuple(name for name in programs if name not in {*made["programs"], *recipe.optional}),
         libraries=entry.path / made["libraries"],
         files=tuple(entry.path / path for path in made["files"]),
         compile_commands=entry.path / "build/compile_commands.json",
@@ -315,7 +315,7 @@ def _portable_settings(recipe: Recipe, options: BuildOptions) -> Mapping[str, st
 
 
 def _wanted(recipe: Recipe, options: BuildOptions) -> tuple[str, ...]:
-    return recipe.programs if options.programs is None else options.programs
+    return (*recipe.programs, *recipe.optional) if options.programs is None else options.programs
 
 
 def _products(project: cmake.Project, targets: Iterable[str]) -> list[Path]:

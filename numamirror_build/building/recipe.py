@@ -46,6 +46,7 @@ class Recipe:
         settings: CMake cache variables; ``{commit}`` in a value stands for the pin's short commit,
             ``{build}`` for the build folder.
         programs: targets that people want. A tree that lacks one is built without it.
+        optional: further ones, which only some settings bring, or only some trees have.
         libraries: targets to build when no program is wanted.
         vendored: where the binding's sources have the tree; builds without the binding use the same place.
         package: the binding's Python package.
@@ -61,6 +62,7 @@ class Recipe:
     switch: str
     settings: Mapping[str, str]
     programs: tuple[str, ...]
+    optional: tuple[str, ...]
     libraries: tuple[str, ...]
     vendored: str
     package: str
@@ -82,6 +84,7 @@ def load_recipe(upstream: str) -> Recipe:
         switch=table["switch"],
         settings=table["settings"],
         programs=tuple(table["programs"]),
+        optional=tuple(table["optional"]),
         libraries=tuple(table["libraries"]),
         vendored=table["vendored"],
         package=table["package"],

@@ -2,9 +2,12 @@
 //
 //     llama_driver SCENARIO MODEL THREADS
 //
+// With servers of the RPC backend in the variable DRIVER_RPC (host:port, commas between them) they do all layers.
+//
 // Prints a digest of all logits that were evaluated. Where threads run at once, each evaluates what it would
 // evaluate alone, so the digest is the same in every run. A scenario that fails ends with a message and 1.
 
+#include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "llama.h"
 #include "require.h"
@@ -16,6 +19,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,8 +31,23 @@ static const int N_CTX    = 256;
 using model_ptr   = std::unique_ptr<llama_model, decltype(&llama_model_free)>;
 using context_ptr = std::unique_ptr<llama_context, decltype(&llama_free)>;
 
+static void add_servers(const char * servers) {
+    ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
+    REQUIRE(rpc);
+    const auto add = (ggml_backend_reg_t (*)(const char *)) ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server");
+    REQUIRE(add);
+    std::stringstream list(servers);
+    for (std::string server; std::getline(list, server, ',');) {
+        ggml_backend_reg_t added = add(server.c_str());
+        REQUIRE(added);
+        ggml_backend_register(added);
+    }
+}
+
 static model_ptr load(const char * path) {
-    model_ptr model(llama_model_load_from_file(path, llama_model_default_params()), llama_model_free);
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = 999; // to servers, if there are any
+    model_ptr model(llama_model_load_from_file(path, params), llama_model_free);
     REQUIRE(model);
     return model;
 }
@@ -315,6 +334,9 @@ extern "C" int drive(int argc, const char ** argv) {
             fputs(text, stderr);
         }
     }, nullptr);
+    if (const char * servers = getenv("DRIVER_RPC")) {
+        add_servers(servers);
+    }
     for (const auto & it : SCENARIOS) {
         if (strcmp(it.name, argv[1]) == 0) {
             digest seen;

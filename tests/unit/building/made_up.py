@@ -23,6 +23,7 @@ FACTS = """
 [build]
 switch = "TINY_MIRROR"
 programs = ["tiny-cli", "tiny-extra", "tiny-absent"]
+optional = ["tiny-optional"]
 libraries = ["tiny"]
 vendored = "vendor/tiny"
 package = "tiny_python"
@@ -63,7 +64,7 @@ target_include_directories(tiny PUBLIC .)
 if (TINY_MIRROR)
     target_compile_definitions(tiny PUBLIC TINY_MIRROR)
 endif()
-foreach (program tiny-cli tiny-extra)
+foreach (program tiny-cli tiny-extra ${TINY_OPTIONAL})
     add_executable(${program} main.c)
     target_link_libraries(${program} PRIVATE tiny)
 endforeach()

@@ -45,6 +45,14 @@ def test_programs_run_from_the_build(tmp_path: Path, cache: Store, heard: Heard)
     assert any(re.fullmatch(r"\d/\d lib\.c", text) for text in heard.updates)
 
 
+def test_settings_may_bring_programs(tmp_path: Path, cache: Store) -> None:
+    """A program that only some settings bring is built with them, and is not missing without."""
+    options = BuildOptions(cmake_args=("-DTINY_OPTIONAL=tiny-optional",))
+    build = make_build(cache, made_up.pristine(tmp_path / "tree"), options, progress=Quiet())
+    assert set(build.programs) == {"tiny-cli", "tiny-extra", "tiny-optional"}
+    assert build.missing == ("tiny-absent",)
+
+
 def test_second_time_comes_from_the_cache(tmp_path: Path, cache: Store) -> None:
     """The same inputs give the same build, without any tool run but those that say their version."""
     tree = made_up.pristine(tmp_path / "tree")
