@@ -192,11 +192,19 @@ class Pipeline:
     @cached_property
     def portable_builds(self) -> tuple[Build, Build]:
         """Libraries of the pristine and the patched tree that valgrind, and the lab's machine, can run."""
+        return self._portable(())
+
+    @cached_property
+    def portable_benches(self) -> tuple[Build, Build]:
+        """The same with ``llama-bench``."""
+        return self._portable(("llama-bench",))
+
+    def _portable(self, programs: tuple[str, ...]) -> tuple[Build, Build]:
         from numamirror_build.building.build import make_build
         from numamirror_build.verify.callgrind import PORTABLE
 
         arguments = (*self.request.cmake_args, *PORTABLE)
-        options = replace(self.build_options, cmake_args=arguments, programs=())
+        options = replace(self.build_options, cmake_args=arguments, programs=programs)
         pristine, patched = (
             make_build(self.store, tree, options, progress=self.progress)
             for tree in (self.pristine_tree, self.patched_tree)

@@ -64,6 +64,7 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     log: Path | None = None,
+    on_start: Callable[[int], None] | None = None,
     on_line: Callable[[str], None] | None = None,
     timeout: float | None = None,
     keep_open: Sequence[int] = (),
@@ -75,6 +76,7 @@ def run(
         cwd: folder to run in.
         env: the whole environment; None for :func:`environment`.
         log: file that the output is appended to while it comes.
+        on_start: called with the number of the process.
         on_line: called with each line of output, for progress.
         timeout: seconds after which the program is ended; it then counts as ended by SIGKILL.
         keep_open: file descriptors that the program inherits, such as that of :func:`exclusive`.
@@ -110,6 +112,8 @@ def run(
             timer = threading.Timer(timeout, _end_group, [process])
             timer.daemon = True
             timer.start()
+        if on_start:
+            on_start(process.pid)
         assert process.stdout is not None
         with log.open("a") if log else contextlib.nullcontext() as stream:
             for line in process.stdout:

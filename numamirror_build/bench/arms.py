@@ -1,4 +1,4 @@
-"""Arms: the ways to run a model that are compared, each as a command line of ``llama-bench``."""
+"""Arms: the ways to run a model that are compared; and tests: what is measured of each."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numamirror_build.machine.files import as_list
 from numamirror_build.machine.topology import Node
 
 Tree = Literal["pristine", "patched"]
+Kind = Literal["pp", "tg", "tok"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Arm:
     Attributes:
         name: its name.
         tree: which build runs.
-        options: of the program.
+        numa: upstream's option ``--numa``; empty for none.
         mapped: whether the model file is mapped; otherwise it is read into memory.
         prefix: what is put before the program.
         mirror: what is replicated; empty for nothing.
@@ -32,7 +33,7 @@ class Arm:
 
     name: str
     tree: Tree
-    options: tuple[str, ...] = ()
+    numa: str = ""
     mapped: bool = False
     prefix: tuple[str, ...] = ()
     mirror: str = ""
@@ -46,6 +47,7 @@ class Arm:
             for name, value in proc.environment().items()
             if not name.startswith("GGML_NUMA_MIRROR")
         }
+        env["GGML_NO_BACKTRACE"] = "1"  # a debugger's hides what a failed assertion says
         if self.mirror:
             env |= {"GGML_NUMA_MIRROR": self.mirror, "GGML_NUMA_MIRROR_STATUS": str(status)}
         if self.pretend:
@@ -54,44 +56,40 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is measured: ``pp`` (a prompt) or ``tg`` (generating), of so many tokens, with so many before."""
+class Files:
+    """A model's files: the one that is named, and all that it consists of."""
 
-    kind: Literal["pp", "tg"]
+    path: Path
+    parts: tuple[Path, ...]
+
+    @property
+    def names(self) -> set[str]:
+        """Those of all parts, without folders."""
+        return {part.name for part in self.parts}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is measured.
+
+    Attributes:
+        kind: ``pp`` (a prompt) and ``tg`` (generating) by ``llama-bench``;
+            ``tok`` (generating, each token by itself) through the Python binding.
+        tokens: how many.
+        depth: tokens in the cache before.
+        slots: sequences that are generated at once, so many tokens each.
+    """
+
+    kind: Kind
     tokens: int
     depth: int = 0
+    slots: int = 1
 
     @property
     def name(self) -> str:
         """As ``llama-bench`` writes it."""
-        return f"{self.kind}{self.tokens}" + (f"@d{self.depth}" if self.depth else "")
-
-
-@dataclass(frozen=True)
-class Program:
-    """A ``llama-bench`` and what it can, as its help says: options differ between commits and upstreams."""
-
-    path: Path
-    load_mode: bool
-    depth: bool
-
-    def command(self, arm: Arm, model: Path, threads: int, test: Task) -> list[str]:
-        """The command line of one measurement; its output is JSON."""
-        loading = {True: ["--load-mode", "mmap"], False: ["--load-mode", "none"]}
-        if not self.load_mode:
-            loading = {True: ["-mmp", "1"], False: ["-mmp", "0"]}
-        prompt, generated = (test.tokens, 0) if test.kind == "pp" else (0, test.tokens)
-        words = ["-m", str(model), "-p", str(prompt), "-n", str(generated), "-t", str(threads), "-r", "1"]
-        words += [*loading[arm.mapped], *arm.options, "-o", "json"]
-        if test.depth:
-            words += ["-d", str(test.depth)]
-        return [*arm.prefix, str(self.path), *words]
-
-
-def ask_program(path: Path) -> Program:
-    """What a ``llama-bench`` can."""
-    said = proc.run([path, "--help"]).output
-    return Program(path, "--load-mode" in said, "--n-depth" in said)
+        slots = f"x{self.slots}" if self.slots > 1 else ""
+        return f"{self.kind}{self.tokens}{slots}" + (f"@d{self.depth}" if self.depth else "")
 
 
 def arms_for(nodes: Sequence[Node], pretend: int) -> tuple[Arm, ...]:
@@ -109,24 +107,29 @@ def arms_for(nodes: Sequence[Node], pretend: int) -> tuple[Arm, ...]:
             Arm(
                 f"isolate-{node.id}",
                 "pristine",
-                ("--numa", "numactl"),
+                "numactl",
                 prefix=_launcher(as_list(node.usable), f"bind:{node.id}"),
             )
             for node in nodes
         ]
-        arms.append(
-            Arm("interleave", "pristine", ("--numa", "numactl"), prefix=_launcher(every, f"interleave:{ids}"))
-        )
-        arms.append(Arm("distribute", "pristine", ("--numa", "distribute"), mapped=True, settles=True))
+        arms.append(Arm("interleave", "pristine", "numactl", prefix=_launcher(every, f"interleave:{ids}")))
+        arms.append(Arm("distribute", "pristine", "distribute", mapped=True, settles=True))
     if len(nodes) > 1 or pretend:
-        asked = ("--numa", "mirror")
-        arms.append(Arm("mirror-weights", "patched", asked, mirror="weights", pretend=pretend))
-        arms.append(Arm("mirror", "patched", asked, mirror="all", pretend=pretend))
+        arms += [
+            Arm("mirror-weights", "patched", "mirror", mirror="weights", pretend=pretend),
+            Arm("mirror", "patched", "mirror", mirror="all", pretend=pretend),
+        ]
     return tuple(arms)
 
 
 def _launcher(cpus: str, policy: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "numamirror_build.bench.launch", cpus, policy)
+
+
+def usual_threads(nodes: Sequence[Node]) -> tuple[int, ...]:
+    """Half as many threads as the nodes have cores, and one per core."""
+    cores = sum(node.cores for node in nodes) or 1
+    return tuple(sorted({max(1, cores // 2), cores}))
 
 
 def threads_of(arm: Arm, nodes: Mapping[int, Node], wanted: Sequence[int]) -> list[int]:

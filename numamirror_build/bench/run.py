@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import resource
 import tempfile
 import time
@@ -14,17 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numamirror_build import proc
-from numamirror_build.bench.arms import Arm, Program, Task, threads_of
+from numamirror_build.bench.arms import Arm, Files, Kind, Task, Tree, threads_of
+from numamirror_build.bench.meters import Meter
+from numamirror_build.bench.placement import moved
 from numamirror_build.bench.results import Journal, Measured, Point, require_same, state_of
 from numamirror_build.machine.state import State
 from numamirror_build.progress import Progress
-from numamirror_build.verify.models import parts_of
 
 SETTLED = 0.02  # a round that is no more faster than this has settled
+MOVED = 0.01  # and so has one with no more than this of the model elsewhere than in the one before
 MOST_ROUNDS = 30
 
-_PATIENCE = 3600
+_SETTLING = 64  # tokens of a round, where the test is a prompt
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Plan:
 
 def measure(
     plan: Plan,
-    programs: Mapping[str, Program],
-    model: Path,
+    meters: Mapping[tuple[Kind, Tree], Meter],
+    model: Files,
     journal: Journal,
     read_state: Callable[[], State],
     progress: Progress,
@@ -67,8 +67,8 @@ def measure(
 
     Args:
         plan: what to measure.
-        programs: ``llama-bench`` of each tree.
-        model: the GGUF file.
+        meters: what measures each kind of test with each tree's build.
+        model: the GGUF file, with its other parts.
         journal: where results are kept; points that are in it are not measured again.
         read_state: asks for the machine's state, before each point.
         progress: what is told how far it is.
@@ -90,70 +90,69 @@ def measure(
         facts: dict[str, Any] = {}
         if arm.settles and (arm.name, point.threads) not in settled:
             forget(model)
-            again = functools.partial(_run, programs[arm.tree], arm, model, point, test)
+            # generating is what reads all weights, and an empty cache leaves time for nothing else
+            round_of = Task("tg", test.tokens if test.kind != "pp" else _SETTLING)
+            again = functools.partial(_run, meters["tg", arm.tree], arm, model, point, round_of)
             facts["settling"] = settle(again)
             settled.add((arm.name, point.threads))
-        made = _run(programs[arm.tree], arm, model, point, test)
+        made = _run(meters[test.kind, arm.tree], arm, model, point, test)
         journal.add(Measured(point, made.outcome, made.rate, made.reason, {**made.facts, **facts}))
 
 
-def forget(model: Path) -> None:
+def forget(model: Files) -> None:
     """Take a model's files out of the page cache, so that whoever reads a page next decides where it is."""
-    for part in parts_of(model):
+    for part in model.parts:
         with part.open("rb") as stream:
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def settle(run: Callable[[], Measured]) -> dict[str, Any]:
-    """Run until a round reads nothing from disk and is no faster than the one before.
+    """Run until a round reads nothing from disk, is no faster than the one before, and has moved no page.
+
+    Where the kernel does not say where these are, the first two count.
 
     Returns:
-        Whether it settled, and the rates of all rounds.
+        Whether it settled, the rates of all rounds, and the model's bytes on each node after each round.
     """
     rates: list[float] = []
-    for _ in range(MOST_ROUNDS):
+    places: list[dict[str, int] | None] = []
+    settled = False
+    while not settled and len(rates) < MOST_ROUNDS:
         made = run()
         if made.rate is None:
             break
         rates.append(made.rate)
-        steady = len(rates) > 1 and rates[-1] <= rates[-2] * (1 + SETTLED)
-        if steady and not made.facts["major_faults"]:
-            return {"settled": True, "rates": rates}
-    return {"settled": False, "rates": rates}
+        places.append(made.facts["placement"]["model"] if made.facts.get("placement") else None)
+        if len(rates) > 1 and not made.facts["major_faults"]:
+            before, after = places[-2:]
+            stays = before is None or after is None or moved(before, after) <= MOVED
+            settled = stays and rates[-1] <= rates[-2] * (1 + SETTLED)
+    return {"settled": settled, "rates": rates, "places": places}
 
 
-def _run(program: Program, arm: Arm, model: Path, point: Point, test: Task) -> Measured:
-    if test.depth and not program.depth:
-        return Measured(point, "failed", reason="this llama-bench has no option for a depth")
+def _run(meter: Meter, arm: Arm, model: Files, point: Point, test: Task) -> Measured:
+    if reason := meter.refusal(test):
+        return Measured(point, "failed", reason=reason)
     with tempfile.TemporaryDirectory(prefix="numamirror-bench-") as folder:
         status = Path(folder) / "status.json"
         start, faults = time.monotonic(), _major_faults()
-        done = proc.run(
-            program.command(arm, model, point.threads, test),
-            env=arm.environment(status),
-            cwd=Path(folder),
-            timeout=_PATIENCE,
-        )
+        told = meter.measure(arm, model, point.threads, test, Path(folder), arm.environment(status))
         facts: dict[str, Any] = {
             "seconds": round(time.monotonic() - start, 3),
             "major_faults": _major_faults() - faults,
             "load": os.getloadavg()[0],
+            **told.facts,
         }
-        rate = _rate(done.output)
-        if done.returncode or rate is None:
-            reason = _reason(done.output) or f"the program ended with status {done.returncode}"
+        if told.placement:
+            facts["placement"] = told.placement.as_json()
+        if told.done.returncode or told.rate is None:
+            reason = _reason(told.done.output) or f"the program ended with status {told.done.returncode}"
             return Measured(point, "failed", reason=reason, facts=facts)
         if arm.mirror:
             facts["mirror"] = _status(status)
             if not facts["mirror"].get("active"):
                 return Measured(point, "failed", reason="the mirror was not active", facts=facts)
-    return Measured(point, "done", rate=rate, facts=facts)
-
-
-def _rate(output: str) -> float | None:
-    """Tokens per second of the one result; lines of the standard error may stand in the middle of it."""
-    found = re.search(r'"avg_ts": ([0-9.]+)', output)
-    return float(found[1]) or None if found else None
+    return Measured(point, "done", rate=told.rate, facts=facts)
 
 
 def _major_faults() -> int:
@@ -164,7 +163,7 @@ def _reason(output: str) -> str | None:
     """The line that says what went wrong."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     mirror = [line for line in lines if "numa mirror:" in line]
-    errors = [line for line in lines if "error" in line.lower()]
+    errors = [line for line in lines if "error" in line.lower() or "_ASSERT(" in line]
     return next(iter([*mirror[-1:], *errors, *lines]), "")[:300] or None
 
 

@@ -1,24 +1,26 @@
-"""``bench``: what is measured, and what it says."""
+"""``bench``: what is measured, and with what."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from numamirror_build import __version__
-from numamirror_build.bench.arms import Task, arms_for, ask_program
-from numamirror_build.bench.results import Journal, load_results, require_same, state_of
-from numamirror_build.bench.run import Plan, measure
-from numamirror_build.bench.statistics import Comparison, Summary
-from numamirror_build.bench.summary import advice, against, cost_when_off, document, rows_of
-from numamirror_build.cli.answers import Answer, table
-from numamirror_build.machine.state import State, read_state
-from numamirror_build.verify.models import find_model, read_model
+from numamirror_build import __version__, data
+from numamirror_build.bench.arms import Files, Task, Tree, arms_for
+from numamirror_build.bench.job import Job
+from numamirror_build.bench.meters import TokenTimes, ask_program
+from numamirror_build.bench.results import load_results
+from numamirror_build.cli.answers import Answer
+from numamirror_build.machine.state import read_state
+from numamirror_build.toml import read_toml
+from numamirror_build.verify.models import find_model, parts_of, read_model
 
 if TYPE_CHECKING:
+    from numamirror_build.building.build import Build
     from numamirror_build.pipeline import Pipeline
 
 
@@ -30,117 +32,108 @@ def run(
     threads: Sequence[int],
     generate: Sequence[int],
     prompt: Sequence[int],
+    token_times: Sequence[int],
+    slots: Sequence[int],
     depth: Sequence[int],
     repetitions: int,
     pretend: int,
+    lab: bool,
     results: Path,
 ) -> Answer:
     """Measure what is not in the file of results yet, and say what it shows."""
-    state = read_state()
+    if slots and not token_times:
+        raise click.UsageError(
+            "--slots is how many requests --token-times generates at once: give that, too."
+        )
+    if lab and pretend:
+        raise click.UsageError("The lab's machine has several nodes: leave out --pretend.")
+    if not lab:
+        known = [arm.name for arm in arms_for(read_state().mirrored, pretend)]
+        if unknown := [name for name in arms if name not in known]:
+            raise click.UsageError(f"No such arm here: {', '.join(unknown)}. There are: {', '.join(known)}.")
     found = find_model(pipeline.store, model, progress=pipeline.progress)
-    known = {arm.name: arm for arm in arms_for(state.mirrored, pretend)}
-    if unknown := [name for name in arms if name not in known]:
-        raise click.UsageError(f"No such arm here: {', '.join(unknown)}. There are: {', '.join(known)}.")
-    tests = [
+    size = sum(tensor.size for tensor in read_model(found.path).tensors.values())
+    builds = _builds(pipeline, lab)
+    job = Job(
+        arms=tuple(arms),
+        threads=tuple(threads),
+        tests=tuple(_tests(generate, prompt, token_times, slots, depth)),
+        repetitions=repetitions,
+        pretend=pretend,
+        model=Files(found.path, tuple(parts_of(found.path))),
+        programs={tree: ask_program(build.programs["llama-bench"]) for tree, build in builds.items()},
+        bindings=_bindings(pipeline, builds) if token_times else {},
+        subject={
+            "tool": __version__,
+            "upstream": pipeline.pin.upstream,
+            "pin": pipeline.pin.name,
+            "commit": pipeline.pin.commit,
+            "builds": {tree: build.key for tree, build in builds.items()},
+            # with its name what tells a model from another
+            "model": {"name": found.name, "bytes": size},
+        },
+        results=results.absolute(),
+    )
+    if lab:
+        _in_lab(pipeline, job, size)
+    else:
+        job.carry_out(read_state, pipeline.progress)
+    # what statistics need takes a second to load: not before something was measured
+    from numamirror_build.cli.measured import measured
+
+    return measured(load_results(job.results), job.results)
+
+
+def _in_lab(pipeline: Pipeline, job: Job, size: int) -> None:
+    from numamirror_build.bench.lab import carry_out_in_lab, described, layout_for
+    from numamirror_build.lab.parts import find_parts
+
+    parts = find_parts(pipeline.store, progress=pipeline.progress)
+    layout = layout_for(size)
+    inside = replace(job, subject={**job.subject, "lab": described(layout, parts)})
+    carry_out_in_lab(inside, layout, parts, pipeline.progress)
+
+
+def _tests(
+    generate: Sequence[int],
+    prompt: Sequence[int],
+    token_times: Sequence[int],
+    slots: Sequence[int],
+    depth: Sequence[int],
+) -> list[Task]:
+    return [
         *(Task("tg", count, before) for count in generate for before in depth),
         *(Task("pp", count, before) for count in prompt for before in depth),
+        *(
+            Task("tok", count, before, at_once)
+            for count in token_times
+            for at_once in slots or (1,)
+            for before in depth
+        ),
     ]
-    chosen = tuple(known[name] for name in arms or known)
-    plan = Plan(chosen, tuple(threads or _sweep(state)), tuple(tests), repetitions)
-    subject = {
-        "tool": __version__,
-        "upstream": pipeline.pin.upstream,
-        "pin": pipeline.pin.name,
-        "commit": pipeline.pin.commit,
-        "builds": {"pristine": pipeline.pristine_build.key, "patched": pipeline.patched_build.key},
-        "model": {"name": found.name, "bytes": _bytes_of(found.path)},
-        "pretend": pretend,
-        "state": state_of(state),
-    }
-    programs = {
-        "pristine": ask_program(pipeline.pristine_build.programs["llama-bench"]),
-        "patched": ask_program(pipeline.patched_build.programs["llama-bench"]),
-    }
-    journal = Journal(results.absolute(), subject)
-    pipeline.progress.step(f"Measuring {len(plan.points(state))} points")
-    measure(plan, programs, found.path, journal, read_state, pipeline.progress)
-    made = journal.results()
-    return Answer({"results": str(journal.path), **document(made)}, "\n".join(_text(made)))
 
 
-def _bytes_of(path: Path) -> int:
-    """Bytes of all tensors of a model: with its name what tells it from another."""
-    return sum(tensor.size for tensor in read_model(path).tensors.values())
+def _builds(pipeline: Pipeline, lab: bool) -> dict[Tree, Build]:
+    if lab:
+        pristine, patched = pipeline.portable_benches
+        return {"pristine": pristine, "patched": patched}
+    return {"pristine": pipeline.pristine_build, "patched": pipeline.patched_build}
 
 
-def comparison(first: Path, second: Path) -> Answer:
-    """Two files of results, series by series; of the same model, on the same machine in the same state."""
-    one, other = load_results(first), load_results(second)
-    where = f"{first} and {second}"
-    require_same(one.state, other.state, "The machine's state", where)
-    require_same(one.subject["model"], other.subject["model"], "The model", where)
-    require_same(one.subject["pretend"], other.subject["pretend"], "The number of pretended nodes", where)
-    pairs = against(one, other)
-    rows = [
-        [
-            row.arm,
-            str(row.threads),
-            row.test,
-            _middle(row.summary),
-            _middle(before.summary),
-            *_compared(found),
-        ]
-        for row, before, found in pairs
-    ]
-    head = ["arm", "threads", "test", first.stem, second.stem, "ratio", "p", ""]
-    documents = [
-        {"arm": row.arm, "threads": row.threads, "test": row.test, **found.as_json()}
-        for row, _, found in pairs
-    ]
-    text = table(head, rows, right=(1, 3, 4, 5, 6)) if rows else ["The two have no series in common."]
-    return Answer({"comparisons": documents}, "\n".join(text))
+def _bindings(pipeline: Pipeline, builds: dict[Tree, Build]) -> dict[Tree, TokenTimes]:
+    """The binding, installed from the wheel, with each build's libraries in the place of its own."""
+    from numamirror_build.building.venv import make_venv
+    from numamirror_build.verify.profile import load_profile
+    from numamirror_build.verify.runs import RUNNER
 
+    upstream = pipeline.pin.upstream
+    profile = load_profile(upstream)
+    own = data.patches(upstream) / "bench.toml"
+    several = read_toml(own, "What measuring must know")["several_slots"] if own.is_file() else {}
+    python = make_venv(pipeline.store, pipeline.wheel, progress=pipeline.progress)
 
-def _sweep(state: State) -> list[int]:
-    """All cores, and half of them."""
-    cores = sum(node.cores for node in state.mirrored) or 1
-    return sorted({max(1, cores // 2), cores})
+    def binding(build: Build) -> TokenTimes:
+        env: dict[str, Any] = {profile.variable: str(build.libraries / profile.file)}
+        return TokenTimes(python, RUNNER, profile.binding, env, several)
 
-
-def _text(made: Any) -> list[str]:
-    rows = rows_of(made.measured)
-    lines = table(
-        ["arm", "threads", "test", "t/s", "95 % interval", "runs", "failed"],
-        [
-            [
-                row.arm,
-                str(row.threads),
-                row.test,
-                _middle(row.summary),
-                _interval(row.summary),
-                str(len(row.samples)),
-                row.failed[0] if row.failed else "",
-            ]
-            for row in rows
-        ],
-        right=(1, 3, 5),
-    )
-    off = [
-        f"the patched program without a mirror, {test}, {threads} threads: {' '.join(_compared(found))}"
-        for test, threads, found in cost_when_off(rows)
-    ]
-    return [*lines, "", *off, *([""] if off else []), *advice(made)]
-
-
-def _middle(summary: Summary | None) -> str:
-    return f"{summary.median:.2f}" if summary else "-"
-
-
-def _interval(summary: Summary | None) -> str:
-    if summary is None or summary.low is None or summary.high is None:
-        return ""
-    return f"{summary.low:.2f} to {summary.high:.2f}"
-
-
-def _compared(found: Comparison) -> list[str]:
-    return [f"{found.ratio:.3f}", "" if found.p is None else f"{found.p:.2g}", found.verdict]
+    return {tree: binding(build) for tree, build in builds.items()}

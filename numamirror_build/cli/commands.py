@@ -391,6 +391,20 @@ def advise(
     help="Measure reading a prompt of so many tokens; may be repeated.",
 )
 @click.option(
+    "--token-times",
+    type=click.IntRange(min=2),
+    multiple=True,
+    metavar="TOKENS",
+    help="Measure how long each of so many tokens takes, through the Python binding; may be repeated.",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1),
+    multiple=True,
+    metavar="N",
+    help="How many requests --token-times generates at once; may be repeated.  [default: 1]",
+)
+@click.option(
     "--depth",
     type=click.IntRange(min=0),
     multiple=True,
@@ -414,6 +428,11 @@ def advise(
     help="Let the mirror pretend that there are so many nodes: to try it, not to learn about speed.",
 )
 @click.option(
+    "--lab",
+    is_flag=True,
+    help="Run it on an emulated machine with two nodes: to see that each way runs and where its memory is.",
+)
+@click.option(
     "--results",
     type=click.Path(path_type=Path),
     default=Path("numamirror-bench.jsonl"),
@@ -429,9 +448,12 @@ def bench(
     threads: tuple[int, ...],
     generate: tuple[int, ...],
     prompt: tuple[int, ...],
+    token_times: tuple[int, ...],
+    slots: tuple[int, ...],
     depth: tuple[int, ...],
     repetitions: int,
     pretend: int | None,
+    lab: bool,
     results: Path,
 ) -> Answer:
     """Measure what each way to run a model brings on this machine, and say which to use.
@@ -450,22 +472,29 @@ def bench(
         threads=threads,
         generate=generate,
         prompt=prompt,
+        token_times=token_times,
+        slots=slots,
         depth=depth,
         repetitions=repetitions,
         pretend=pretend or 0,
+        lab=lab,
         results=results,
     )
 
 
 @bench.command(name="compare")
 @click.argument("first", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("second", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("second")
 @answering()
-def bench_compare(pipeline: Pipeline, settings: Settings, first: Path, second: Path) -> Answer:
-    """Compare two files of results of the same model on the same machine in the same state."""
-    from numamirror_build.cli import bench as answering_bench
+def bench_compare(pipeline: Pipeline, settings: Settings, first: Path, second: str) -> Answer:
+    """Compare results with others of the same model on the same machine in the same state, series by series.
 
-    return answering_bench.comparison(first, second)
+    SECOND may also be a table that somebody else published, a TOML file or the name of one that is known:
+    ratios are shown side by side then.
+    """
+    from numamirror_build.cli.measured import comparison
+
+    return comparison(first, second)
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -1,4 +1,4 @@
-"""Arms: which there are, and their command lines."""
+"""Arms: which there are, their environments and threads; and the names of tests."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from numamirror_build.bench.arms import Arm, Program, Task, arms_for, ask_program, threads_of
+from numamirror_build.bench.arms import Arm, Task, arms_for, threads_of, usual_threads
 from numamirror_build.machine.policy import refused_policy
 from numamirror_build.machine.topology import read_nodes
 from tests.machines import Machine, Node
-from tests.unit.bench.made_up import write_program
-
-MODEL = Path("/m.gguf")
 
 
 def arms(root: Path, nodes: dict[int, Node], pretend: int = 0) -> dict[str, Arm]:
@@ -67,45 +64,10 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("program", "arm", "test", "words"),
-    [
-        (
-            Program(Path("/b"), load_mode=True, depth=True),
-            Arm("none", "pristine"),
-            Task("tg", 64),
-            "/b -m /m.gguf -p 0 -n 64 -t 8 -r 1 --load-mode none -o json",
-        ),
-        (
-            Program(Path("/b"), load_mode=False, depth=True),
-            Arm("d", "pristine", ("--numa", "distribute"), mapped=True),
-            Task("pp", 32, 100),
-            "/b -m /m.gguf -p 32 -n 0 -t 8 -r 1 -mmp 1 --numa distribute -o json -d 100",
-        ),
-        (
-            Program(Path("/b"), load_mode=True, depth=False),
-            Arm("i", "pristine", prefix=("launch", "0")),
-            Task("tg", 1),
-            "launch 0 /b -m /m.gguf -p 0 -n 1 -t 8 -r 1 --load-mode none -o json",
-        ),
-    ],
-)
-def test_command_lines(program: Program, arm: Arm, test: Task, words: str) -> None:
-    """One test, one repetition, JSON; loading is said in the words that the program knows."""
-    assert program.command(arm, MODEL, 8, test) == words.split()
-
-
 def test_names_of_tests() -> None:
-    """As llama-bench names them."""
-    assert [Task("tg", 64).name, Task("pp", 32, 100).name] == ["tg64", "pp32@d100"]
-
-
-def test_the_program_is_asked(tmp_path: Path) -> None:
-    """What it can is read from its help."""
-    path = write_program(tmp_path)
-    assert ask_program(path) == Program(path, load_mode=True, depth=True)
-    path.write_text("#!/bin/sh\necho -mmp\n")
-    assert ask_program(path) == Program(path, load_mode=False, depth=False)
+    """As llama-bench names them; several requests at once are a factor."""
+    tasks = [Task("tg", 64), Task("pp", 32, 100), Task("tok", 8), Task("tok", 8, 100, 4)]
+    assert [task.name for task in tasks] == ["tg64", "pp32@d100", "tok8", "tok8x4@d100"]
 
 
 def test_threads(tmp_path: Path) -> None:
@@ -114,6 +76,8 @@ def test_threads(tmp_path: Path) -> None:
     made = {arm.name: arm for arm in arms_for(tuple(nodes.values()), 0)}
     assert threads_of(made["isolate-0"], nodes, [2, 6, 8]) == [2, 4]
     assert threads_of(made["interleave"], nodes, [2, 6, 8]) == [2, 6, 8]
+    assert usual_threads(tuple(nodes.values())) == (3, 6)
+    assert usual_threads(()) == (1,)
 
 
 @pytest.mark.skipif(refused_policy(0) is not None, reason="the kernel refuses memory policies here")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from numamirror_build.bench.arms import Task, arms_for, ask_program
+from numamirror_build.bench.arms import Files, Kind, Task, Tree, arms_for
+from numamirror_build.bench.meters import Meter, ask_program
 from numamirror_build.bench.results import Journal, Measured, Point, state_of
 from numamirror_build.bench.run import Plan, measure, settle
 from numamirror_build.errors import StateError
@@ -25,10 +26,15 @@ class Bench:
         self.folder = folder
         self.root = Machine(nodes).write(folder / "machine")
         self.arms = arms_for(self.state().mirrored, pretend)
-        path = write_program(folder / "bin")
-        self.programs = {"pristine": ask_program(path), "patched": ask_program(path)}
-        self.model = folder / "m.gguf"
-        self.model.write_bytes(b"GGUF")
+        program = ask_program(write_program(folder / "bin"))
+        kinds: tuple[Kind, ...] = ("tg", "pp")
+        trees: tuple[Tree, ...] = ("pristine", "patched")
+        self.meters: dict[tuple[Kind, Tree], Meter] = {
+            (kind, tree): program for kind in kinds for tree in trees
+        }
+        path = folder / "m.gguf"
+        path.write_bytes(b"GGUF")
+        self.model = Files(path, (path,))
 
     def state(self) -> State:
         """What the machine says now."""
@@ -45,7 +51,7 @@ class Bench:
     def run(self, repetitions: int = 2) -> Journal:
         """Measure what is left."""
         journal = self.journal()
-        measure(self.plan(repetitions), self.programs, self.model, journal, self.state, Quiet())
+        measure(self.plan(repetitions), self.meters, self.model, journal, self.state, Quiet())
         return journal
 
     def calls(self) -> list[str]:
@@ -127,7 +133,7 @@ def test_a_machine_that_changes_meanwhile(tmp_path: Path) -> None:
         return bench.state()
 
     with pytest.raises(StateError):
-        measure(bench.plan(), bench.programs, bench.model, journal, state, Quiet())
+        measure(bench.plan(), bench.meters, bench.model, journal, state, Quiet())
     assert len(journal.done) == 2
 
 
@@ -138,26 +144,45 @@ def test_distribute_settles_first(tmp_path: Path) -> None:
     journal = bench.run()
     settled = [one for one in journal.done.values() if "settling" in one.facts]
     assert [one.point.threads for one in settled] == [1, 2]
-    assert settled[0].facts["settling"] == {"settled": True, "rates": [1.0, 1.0]}
+    assert settled[0].facts["settling"]["settled"]
+    assert settled[0].facts["settling"]["rates"] == [1.0, 1.0]
     assert len(bench.calls()) == 8 + 2 * 2
+    assert all("-mmp 1" in call or "--load-mode mmap" in call for call in bench.calls())
+
+
+Places = list[dict[str, int] | None]
 
 
 @pytest.mark.parametrize(
-    ("rates", "faults", "settled", "rounds"),
+    ("rates", "faults", "places", "settled", "rounds"),
     [
-        ([1, 2, 3, 3.01, 9], [9, 5, 0, 0, 0], True, 4),
-        ([1, 1, 1, 1], [3, 2, 1, 0], True, 4),
-        ([1, None], [0, 0], False, 1),
-        ([1.1**n for n in range(99)], [0] * 99, False, 30),
+        ([1, 2, 3, 3.01, 9], [9, 5, 0, 0, 0], [None] * 5, True, 4),
+        ([1, 1, 1, 1], [3, 2, 1, 0], [None] * 4, True, 4),
+        ([1, None], [0, 0], [None] * 2, False, 1),
+        ([1.1**n for n in range(99)], [0] * 99, [None] * 99, False, 30),
+        # pages that are still on their way to the other node
+        (
+            [1] * 4,
+            [0] * 4,
+            [{"0": 900}, {"0": 500, "1": 400}, {"0": 450, "1": 450}, {"0": 449, "1": 451}],
+            True,
+            4,
+        ),
+        ([1] * 3, [0] * 3, [None, {"0": 900}, {"0": 900}], True, 2),
+        ([1] * 3, [0] * 3, [{"0": 800}, {"0": 900}, {"0": 900}], True, 3),
     ],
 )
-def test_settling(rates: list[float | None], faults: list[int], settled: bool, rounds: int) -> None:
-    """It has settled when a round read nothing from disk and was no faster; it may fail, or never settle."""
-    runs = iter(zip(rates, faults, strict=True))
+def test_settling(
+    rates: list[float | None], faults: list[int], places: Places, settled: bool, rounds: int
+) -> None:
+    """It has settled when a round read nothing from disk, was no faster and moved nothing; or never."""
+    runs = iter(zip(rates, faults, places, strict=True))
 
     def run() -> Measured:
-        rate, major = next(runs)
-        return Measured(Point("d", 1, "tg4", 0), "done", rate, facts={"major_faults": major})
+        rate, major, model = next(runs)
+        placement = {"placement": {"whole": {}, "model": model}} if model else {}
+        return Measured(Point("d", 1, "tg4", 0), "done", rate, facts={"major_faults": major, **placement})
 
     made = settle(run)
     assert (made["settled"], len(made["rates"])) == (settled, rounds)
+    assert made["places"] == places[:rounds]

@@ -5,7 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from numamirror_build.bench.summary import advice, against, cost_when_off, document, duels_of, rows_of
+from numamirror_build.bench.results import Measured, Point, Results
+from numamirror_build.bench.summary import (
+    advice,
+    against,
+    cost_when_off,
+    document,
+    duels_of,
+    placements_of,
+    rows_of,
+)
 from tests.unit.bench.made_up import results
 
 
@@ -37,6 +46,56 @@ def test_best_against_best() -> None:
     json.dumps(document(made))
 
 
+def test_one_arm_to_compare_with() -> None:
+    """The mirror is compared with the best of the arms of a name, when that is asked for."""
+    rows = rows_of(results({**GAIN, ("isolate-1", 2): around(9.5)}).measured)
+    assert [duel.other.arm for duel in duels_of(rows, "isolate")] == ["isolate-0"]
+    assert [duel.other.arm for duel in duels_of(rows, "none")] == ["none"]
+    assert duels_of(rows, "interleave") == []
+
+
+def point(repetition: int, **facts: object) -> Measured:
+    """A point that was measured through the binding."""
+    return Measured(Point("none", 2, "tok2", repetition), "done", 5.0, facts=facts)
+
+
+def test_single_tokens() -> None:
+    """The times of all repetitions are one set, in milliseconds; first tokens are apart."""
+    measured = (
+        point(0, first_token=0.5, token_times=[0.1, 0.2]),
+        point(1, first_token=0.7, token_times=[0.2, 0.9]),
+    )
+    (row,) = rows_of(measured)
+    assert row.times
+    assert (row.times.first, row.times.median, row.times.slowest) == (600, 200, 900)
+    assert 200 < row.times.slow < 900
+    assert row.as_json()["token_times_ms"]["median"] == 200
+    assert rows_of(results(GAIN).measured)[0].times is None
+
+
+def test_memory_by_node() -> None:
+    """Of an arm that count is kept which has most: others were taken when a part was gone."""
+    first, second, third = (
+        point(0, placement={"whole": {"10": 7, "9": 5}, "model": {}}),
+        point(1, placement={"whole": {"9": 3}, "model": {}}),
+        point(2),
+    )
+    assert placements_of((first, second, third)) == {"none": {"9": 5, "10": 7}}
+    assert list(placements_of((first,))["none"]) == ["9", "10"]
+    subject = {"state": {"nodes": []}, "model": {"name": "m"}}
+    assert document(Results(subject, (first,)))["memory_per_node"] == {"none": {"9": 5, "10": 7}}
+
+
+def test_a_distribute_that_is_best() -> None:
+    """What the mirror brings where distribute cannot settle is said, too."""
+    told = advice(results({**GAIN, ("distribute", 4): around(15)}))
+    assert told[0].endswith("No gain that is worth the memory: use distribute.")
+    assert "Where it cannot, isolate-0 with 2 threads is next with 10.00 t/s" in told[1]
+    assert told[1].endswith("mirror makes 1.50 times of that.")
+    only = {("distribute", 4): around(15), ("mirror", 4): around(15)}
+    assert len(advice(results(only))) == 1
+
+
 def test_no_gain() -> None:
     """Where it brings nothing, loses, or cannot be told, the advice is not to use it."""
     same = {("none", 4): around(10), ("mirror", 4): around(10.01)}
@@ -59,12 +118,13 @@ def test_a_mirror_that_was_refused() -> None:
 
 def test_what_makes_figures_doubtful() -> None:
     """Pretended nodes, other work, and a distribute that did not settle are told of."""
-    made = results(GAIN, pretend=2)
+    made = results(GAIN, pretend=2, lab={"kernel": "6.1"})
     facts = {"load": 7.0, "settling": {"settled": False}}
     first = replace(made.measured[0], facts=facts)
     told = advice(replace(made, measured=(first, *made.measured[1:])))
-    assert len(told) == 4
-    assert "pretended" in told[1] and "Other work" in told[2] and "did not settle" in told[3]
+    assert len(told) == 5
+    assert "pretended" in told[1] and "emulated" in told[2]
+    assert "Other work" in told[3] and "did not settle" in told[4]
 
 
 def test_cost_when_off() -> None:

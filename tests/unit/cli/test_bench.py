@@ -86,6 +86,9 @@ def test_wrong_command_lines(words: list[str]) -> None:
     """A model is needed, and arms that there are."""
     assert run(["bench"]) == USAGE
     assert run([*words, "--arm", "isolate-7"]) == USAGE
+    assert run([*words, "--slots", "2"]) == USAGE
+    assert run([*words, "--lab", "--pretend", "2"]) == USAGE
+    assert run([*words, "--token-times", "1"]) == USAGE
 
 
 def test_comparing(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,4 +105,30 @@ def test_comparing(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "huge_pages: None and never" in capsys.readouterr().err
     (tmp_path / "c").write_text("x")
     assert run(["bench", "compare", "a.jsonl", "c"]) == ConfigError.exit_code
-    assert run(["bench", "compare", "a.jsonl", "none"]) == USAGE
+    capsys.readouterr()
+    assert run(["bench", "compare", "a.jsonl", "none"]) == ConfigError.exit_code
+    assert "2x-epyc-9275f" in capsys.readouterr().err
+    assert run(["bench", "compare", "none", "a.jsonl"]) == USAGE
+
+
+def test_a_published_table(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Ratios are shown beside those of others, and nothing is called better; of which arm is said."""
+    assert run([*words, "--threads", "2", "--pretend", "2"]) == 0
+    capsys.readouterr()
+    assert run(["bench", "compare", "numamirror-bench.jsonl", "2x-epyc-9275f"]) == 0
+    out = capsys.readouterr().out
+    assert "QwQ-32B FP16" in out and "6.66" in out and "1.62" in out
+    assert "rates are not compared" in out and "better" not in out
+    assert "Yours have no generation with a mirror and with isolate" in out
+    table = Path("own.toml")
+    table.write_text(
+        'name = "n"\nsource = "s"\nmachine = "m"\nbaseline = "none"\n'
+        '[[row]]\nmodel = "DENSE F16"\nratio = 1.5\n'
+    )
+    assert run(["bench", "compare", "numamirror-bench.jsonl", str(table), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["comparable"] is False
+    assert document["own"]["tg64"]["comparison"]["ratio"] == 2
+    assert run(["bench", "compare", "numamirror-bench.jsonl", str(table)]) == 0
+    out = capsys.readouterr().out
+    assert "your model" in out and "pretended" in out
