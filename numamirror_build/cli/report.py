@@ -14,13 +14,9 @@ from numamirror_build.bench.results import load_results
 from numamirror_build.cli.answers import Answer
 from numamirror_build.errors import ConfigError
 from numamirror_build.report.document import Report, Section, Status
+from numamirror_build.report.prediction import prediction_sections
 from numamirror_build.report.render import markdown, page
-from numamirror_build.report.sections import (
-    bench_sections,
-    prediction_sections,
-    trace_sections,
-    verification_sections,
-)
+from numamirror_build.report.sections import bench_sections, trace_sections, verification_sections
 from numamirror_build.store import write_atomic, write_json
 
 NAME = "report"
@@ -51,16 +47,17 @@ def _report(
     titles: list[str] = []
     verdicts: list[str] = []
     status: Status = ""
-    if results:
-        measured = load_results(results)
+    measured = load_results(results) if results else None
+    if measured:
         sections += bench_sections(measured)
         titles.append(f"What the mirror brings: {measured.subject['model']['name']}")
         failed = sum(one.outcome == "failed" for one in measured.measured)
         verdicts.append(f"{len(measured.measured)} points measured, {failed} of them failed.")
     if prediction:
         expected = _read(prediction)
-        sections += prediction_sections(expected)
-        titles.append(f"What to expect of {expected['model']}")
+        sections += prediction_sections(expected, measured)
+        if not measured or measured.subject["model"]["name"] != expected["model"]:
+            titles.append(f"What to expect of {expected['model']}")
     if verification:
         document = _read(verification)
         sections += verification_sections(document)
@@ -79,7 +76,7 @@ def _report(
         raise click.UsageError("Say what to report on: --results, --prediction, --verification or --trace.")
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return Report(
-        "; ".join(titles),
+        " · ".join(titles),
         " ".join(verdicts),
         status,
         f"{now} by numamirror-build {__version__}",

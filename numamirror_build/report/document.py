@@ -31,6 +31,37 @@ class Plot:
 
 
 @dataclass(frozen=True)
+class Roof:
+    """A limit in a roofline plot: y is at most x times the slope, and the ceiling where there is one."""
+
+    label: str
+    slope: float
+    ceiling: float | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point in a roofline plot, predicted or measured; what a report is about stands out."""
+
+    label: str
+    x: float
+    y: float
+    measured: bool = False
+    stands_out: bool = False
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Work by work per byte, both axes by powers of ten: how near to their limits the marks are."""
+
+    title: str
+    x: str
+    y: str
+    roofs: tuple[Roof, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
 class Row:
     """A row of a table, with a status where it has one."""
 
@@ -55,6 +86,7 @@ class Section:
     text: tuple[str, ...] = ()
     plots: tuple[Plot, ...] = ()
     table: Table | None = None
+    roofline: Roofline | None = None
 
 
 @dataclass(frozen=True)

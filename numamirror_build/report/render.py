@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import jinja2
 
 from numamirror_build import data
-from numamirror_build.report.document import Bar, Plot, Report, Table
+from numamirror_build.report import roofline
+from numamirror_build.report.document import Bar, Plot, Report, Roof, Roofline, Table
 
 # of a plot, in pixels
-LABELS, BARS, VALUES, STEP = 190, 420, 90, 26
+BARS, VALUES, STEP = 420, 90, 26
+_LETTER, _LEAST, _MOST = 7.2, 120, 400  # of labels
 _TICKS = 5
 
 
@@ -34,8 +36,8 @@ class Drawing:
     bars: tuple[DrawnBar, ...]
     ticks: tuple[tuple[str, float], ...]
     height: int
-    width: int = LABELS + BARS + VALUES
-    left: int = LABELS
+    width: int
+    left: int
 
 
 def draw(plot: Plot) -> Drawing:
@@ -55,7 +57,9 @@ def draw(plot: Plot) -> Drawing:
         for number, bar in enumerate(plot.bars)
     )
     ticks = tuple((f"{step * number:g}", round(step * number * scale, 1)) for number in range(_TICKS + 1))
-    return Drawing(plot, bars, ticks, len(bars) * STEP)
+    longest = max((len(bar.label) for bar in plot.bars), default=0)
+    left = round(min(max(_LETTER * longest + 10, _LEAST), _MOST))
+    return Drawing(plot, bars, ticks, len(bars) * STEP, left + BARS + VALUES, left)
 
 
 def page(report: Report) -> str:
@@ -64,7 +68,8 @@ def page(report: Report) -> str:
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.get_template("report.html.j2").render(report=report, draw=draw)
+    template = environment.get_template("report.html.j2")
+    return template.render(report=report, draw=draw, draw_roofline=roofline.draw)
 
 
 def markdown(report: Report) -> str:
@@ -73,6 +78,8 @@ def markdown(report: Report) -> str:
     for section in report.sections:
         parts.append(f"## {section.title}")
         parts += section.text
+        if section.roofline:
+            parts.append(_marks(section.roofline))
         if section.table:
             parts.append(_table(section.table))
         elif section.plots:
@@ -89,6 +96,18 @@ def _table(table: Table) -> str:
 def _bars(plot: Plot) -> str:
     rows = ["| | " + plot.unit + " |", "| --- | ---: |"]
     return "\n".join([*rows, *(f"| {_cell(bar.label)} | {bar.value:.3g} |" for bar in plot.bars)])
+
+
+def _marks(plot: Roofline) -> str:
+    rows = [f"| | {plot.x} | {plot.y} |", "| --- | ---: | ---: |"]
+    rows += [f"| {_cell(mark.label)} | {mark.x:.3g} | {mark.y:.3g} |" for mark in plot.marks]
+    rows += [f"| limit: {_cell(roof.label)} | | {_limit(roof)} |" for roof in plot.roofs]
+    return "\n".join(rows)
+
+
+def _limit(roof: Roof) -> str:
+    ceiling = "" if roof.ceiling is None else f", at most {roof.ceiling:.3g}"
+    return f"{roof.slope:.3g} per unit{ceiling}"
 
 
 def _cell(text: str) -> str:

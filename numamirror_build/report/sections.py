@@ -1,19 +1,24 @@
-"""Sections of a report, from results of a benchmark, from a verification, and from a trace of the lab."""
+"""Sections of a report: from results of a benchmark, from a verification, and from a trace of the lab."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numamirror_build.bench.results import Results
 from numamirror_build.bench.statistics import Summary
-from numamirror_build.bench.summary import MIRRORS, advice, cost_when_off, rows_of
+from numamirror_build.bench.summary import MIRRORS, advice, cost_when_off, placements_of, rows_of
 from numamirror_build.bench.summary import Row as Series
 from numamirror_build.errors import ConfigError
 from numamirror_build.report.document import Bar, Plot, Row, Section, Table
 from numamirror_build.verify.report import families_of
 
+MIB = 1 << 20
 GIB = 1 << 30
+
+_STATUS = {"pass": "✓ pass", "fail": "✗ FAIL", "skip": "- skip"}
+_KINDS = {"tg": "Generating", "pp": "Reading a prompt", "tok": "Generating through the binding"}
+_CLASSES = {"weights": "Weights", "kv": "KV cache"}
 
 
 def bench_sections(results: Results) -> list[Section]:
@@ -25,6 +30,7 @@ def bench_sections(results: Results) -> list[Section]:
             _speeds(test, [row for row in rows if row.test == test])
             for test in dict.fromkeys(r.test for r in rows)
         ),
+        *_tokens(rows),
         *_memory(results),
         *_off(rows),
         _state(results),
@@ -32,30 +38,67 @@ def bench_sections(results: Results) -> list[Section]:
 
 
 def verification_sections(document: Mapping[str, Any]) -> list[Section]:
-    """One for each family of checks.
+    """What was verified, how much came from other nodes in the lab, and one for each family of checks.
 
     Raises:
         ConfigError: it is no verification.
     """
     try:
-        return [
-            Section(
-                family["title"],
-                (family["about"],),
-                table=Table(
-                    ("", "check", "reason"),
-                    tuple(
-                        Row((check["status"], check["title"], check["reason"] or ""), check["status"])
-                        for check in family["checks"]
-                    ),
-                ),
-            )
-            for family in families_of(document["checks"])
+        checks = document["checks"]
+        families = families_of(checks)
+        counts = [
+            Bar(family["title"], sum(check["status"] == "pass" for check in family["checks"]))
+            for family in families
         ]
-    except (KeyError, TypeError, ValueError) as error:
+        return [
+            _verified(document["subject"], Plot("Checks that passed", "", tuple(counts))),
+            *_loads_in_lab(checks),
+            *(_family(family) for family in families),
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             "This is no report of a verification", why=f"{type(error).__name__}: {error}"
         ) from error
+
+
+def _family(family: Mapping[str, Any]) -> Section:
+    rows = tuple(
+        Row((_STATUS[check["status"]], check["title"], check["reason"] or ""), check["status"])
+        for check in family["checks"]
+    )
+    return Section(family["title"], (family["about"],), table=Table(("", "check", "reason"), rows))
+
+
+def _verified(subject: Mapping[str, Any], plot: Plot) -> Section:
+    machine = subject.get("machine", {})
+    facts = {
+        "commit": subject.get("commit"),
+        "plan": subject.get("plan"),
+        "wheel": subject.get("wheel", {}).get("file"),
+        "matrix": subject.get("level"),
+        "models": ", ".join(model["name"] for model in subject.get("models", ())),
+        "builds": ", ".join(f"{name} {key}" for name, key in subject.get("builds", {}).items()),
+        "lab": ", ".join(map(str, subject.get("lab", {}).values())),
+        "machine": ", ".join(f"{name} {value}" for name, value in machine.items()),
+    }
+    rows = tuple(Row((name, str(value))) for name, value in facts.items() if value)
+    return Section("What was verified", (), (plot,), Table(("", ""), rows))
+
+
+def _loads_in_lab(checks: Sequence[Mapping[str, Any]]) -> list[Section]:
+    """Plots of what each arm read from other nodes, a plot for each machine and class."""
+    shares: dict[str, list[Bar]] = {}
+    for check in checks:
+        family, *where = check["id"].split("/")
+        if family not in ("lab-remote", "lab-arms") or "generation" not in check["facts"]:
+            continue
+        machine, arm, model = where
+        for what, figures in check["facts"]["generation"].items():
+            share = Bar(f"{arm}, {model}", 100 * figures["remote_share"], stands_out=arm in MIRRORS)
+            shares.setdefault(f"{_CLASSES.get(what, what)}, {machine}", []).append(share)
+    plots = tuple(Plot(title, "% from other nodes", tuple(bars)) for title, bars in shares.items())
+    text = "Counted in the lab at each load instruction, while tokens are generated."
+    return [Section("Loads from other nodes", (text,), plots)] if plots else []
 
 
 def trace_sections(document: Mapping[str, Any]) -> list[Section]:
@@ -82,47 +125,6 @@ def trace_sections(document: Mapping[str, Any]) -> list[Section]:
     return [Section("Loads from other nodes", (text,), (Plot("From other nodes", "%", bars),), table)]
 
 
-def prediction_sections(document: Mapping[str, Any]) -> list[Section]:
-    """What ``advise`` expects of each arm, and what it assumes.
-
-    Raises:
-        ConfigError: it is no prediction.
-    """
-    try:
-        arms = document["arms"]
-        bars = tuple(
-            Bar(one["arm"], one["tokens_per_second"], stands_out=one["arm"] in MIRRORS) for one in arms
-        )
-        table = Table(
-            ("arm", "t/s", "bound by", "GiB per node", "fits"),
-            tuple(
-                Row(
-                    (
-                        one["arm"],
-                        f"{one['tokens_per_second']:.2f}",
-                        one["bound"],
-                        " + ".join(f"{size / GIB:.1f}" for size in one["memory"]),
-                        "yes" if one["fits"] else "no",
-                    )
-                )
-                for one in arms
-            ),
-            right=(1,),
-        )
-        read = document["traffic"]["weights_read"] + document["traffic"]["cache_read"]
-        text = (
-            f"{document['model']} on {document['machine']['name']}: a token reads {read / GIB:.2f} GiB.",
-            *document["advice"],
-            *document["traffic"]["assumptions"],
-            *document["machine"]["assumptions"],
-            *(f"{one['arm']}: {one['condition']}" for one in arms if one["condition"]),
-        )
-    except (KeyError, TypeError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise ConfigError("This is no prediction of advise", why=why) from error
-    return [Section("What is to be expected", text, (Plot("Tokens per second", "t/s", bars),), table)]
-
-
 def _speeds(test: str, rows: list[Series]) -> Section:
     bars = tuple(
         Bar(_label(row), made.median, made.low, made.high, row.arm in MIRRORS)
@@ -146,20 +148,67 @@ def _speeds(test: str, rows: list[Series]) -> Section:
         ),
         right=(1, 2, 4),
     )
-    kind = "Generating" if test.startswith("tg") else "Reading a prompt"
+    kind = next(words for beginning, words in _KINDS.items() if test.startswith(beginning))
     return Section(f"{kind}: {test}", (), (Plot("Tokens per second", "t/s", bars),), table)
 
 
+def _tokens(rows: list[Series]) -> list[Section]:
+    """Times of single tokens: the median, and as the interval what all but one of twenty are within."""
+    made = []
+    for test in dict.fromkeys(row.test for row in rows):
+        timed = [(row, row.times) for row in rows if row.test == test and row.times]
+        if not timed:
+            continue
+        bars = tuple(
+            Bar(_label(row), times.median, times.median, times.slow, row.arm in MIRRORS)
+            for row, times in timed
+        )
+        table = Table(
+            ("arm", "threads", "first token", "median", "95 %", "slowest"),
+            tuple(
+                Row((row.arm, str(row.threads), *(f"{ms:.2f}" for ms in times.as_json().values())))
+                for row, times in timed
+            ),
+            right=(1, 2, 3, 4, 5),
+        )
+        text = "Of all repetitions; the line goes from the median to what one token of twenty exceeds."
+        made.append(Section(f"Each token: {test}", (text,), (Plot("Time of a token", "ms", bars),), table))
+    return made
+
+
 def _memory(results: Results) -> list[Section]:
-    held: dict[str, Bar] = {}
-    for one in results.measured:
-        for node in one.facts.get("mirror", {}).get("nodes") or ():
-            label = f"{one.point.arm}, node {node['id']}"
-            held[label] = Bar(label, node["bytes"] / GIB, stands_out=True)
-    if not held:
-        return []
-    text = "What the runtime's status record says of each replica."
-    return [Section("Memory of replicas", (text,), (Plot("On each node", "GiB", tuple(held.values())),))]
+    replicas = {
+        f"{one.point.arm}, node {node['id']}": (one.point.arm, node["bytes"])
+        for one in results.measured
+        for node in (one.facts.get("mirror") or {}).get("nodes") or ()
+    }
+    processes, models = (
+        {
+            f"{arm}, node {node}": (arm, size)
+            for arm, nodes in placements_of(results.measured, what).items()
+            for node, size in nodes.items()
+        }
+        for what in ("whole", "model")
+    )
+    plots = [
+        _sizes(title, sizes)
+        for title, sizes in (
+            ("Memory of a process on each node, after the test, as the kernel counts it", processes),
+            ("The model's file, where it is mapped", models),
+            ("Replicas, as the runtime's status record says", replicas),
+        )
+        if sizes
+    ]
+    text = ("What is mapped from the page cache counts, too: it is where it was first read.",)
+    return [Section("Memory of each node", text if processes else (), tuple(plots))] if plots else []
+
+
+def _sizes(title: str, sizes: Mapping[str, tuple[str, int]]) -> Plot:
+    """Bytes by label, each with its arm."""
+    most = max(size for _, size in sizes.values())
+    unit, name = (GIB, "GiB") if most >= GIB else (MIB, "MiB")
+    bars = (Bar(label, size / unit, stands_out=arm in MIRRORS) for label, (arm, size) in sizes.items())
+    return Plot(title, name, tuple(bars))
 
 
 def _off(rows: list[Series]) -> list[Section]:
@@ -195,6 +244,7 @@ def _state(results: Results) -> Section:
         "kernel": state.get("kernel"),
         "nodes": "; ".join(nodes),
         "pretended nodes": results.subject.get("pretend"),
+        "lab": _emulated(results.subject.get("lab")),
         "numa_balancing": state.get("numa_balancing"),
         "huge pages": state.get("huge_pages"),
         "governor": ", ".join(state.get("governors", ())),
@@ -206,6 +256,12 @@ def _state(results: Results) -> Section:
         if value not in (None, "", 0) or name == "numa_balancing"
     )
     return Section("What was measured on", table=Table(("", ""), rows))
+
+
+def _emulated(lab: Mapping[str, Any] | None) -> str:
+    return (
+        f"an emulated machine with {len(lab['layout']['nodes'])} nodes, Linux {lab['kernel']}" if lab else ""
+    )
 
 
 def _label(row: Series) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,13 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Captu
         "builds": {},
     }
     journal = Journal(tmp_path / "bench.jsonl", subject)
-    mirror = {"mirror": {"active": True, "nodes": [{"id": 0, "bytes": 1 << 29}, {"id": 1, "bytes": 1 << 29}]}}
+    placed = {"placement": {"whole": {"0": 1 << 29, "1": 1 << 28}, "model": {"1": 1 << 20}}}
+    tokens = {"first_token": 0.3, "token_times": [0.1, 0.2, 0.3]}
+    nodes = [{"id": 0, "bytes": 1 << 29}, {"id": 1, "bytes": 1 << 29}]
+    mirror = {"mirror": {"active": True, "nodes": nodes}, **placed}
     for number in range(4):
-        journal.add(Measured(Point("none", 2, "tg8", number), "done", 10 + number / 10))
+        journal.add(Measured(Point("none", 2, "tg8", number), "done", 10 + number / 10, facts=placed))
+        journal.add(Measured(Point("none", 2, "tok8x2", number), "done", 9.0, facts=tokens))
         journal.add(Measured(Point("off", 2, "tg8", number), "done", 10 + number / 10))
         journal.add(Measured(Point("mirror", 2, "tg8", number), "done", 15 + number / 10, facts=mirror))
     journal.add(Measured(Point("distribute", 2, "tg8", 0), "failed", reason="it | ended"))
@@ -61,18 +66,27 @@ def test_everything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for title in (
         "Which way to use",
         "Generating: tg8",
-        "Memory of replicas",
+        "Generating through the binding: tok8x2",
+        "Each token: tok8x2",
+        "Memory of each node",
         "Without a mirror",
         "What was measured on",
         "What is to be expected",
+        "How near to the limits",
+        "What was verified",
         "The replicas are there",
         "Loads from other nodes",
     ):
         assert title in titles
     page = (folder / "out/report.html").read_text()
     text = (folder / "out/report.md").read_text()
-    assert "13 points measured, 1 of them failed. 1 checks passed, 1 failed, 0 skipped." in page
-    assert page.count("<svg") == 4
+    assert "17 points measured, 1 of them failed. 1 checks passed, 1 failed, 0 skipped." in page
+    assert page.count("<svg") == 10
+    memory = next(one for one in document["sections"] if one["title"] == "Memory of each node")
+    labels = [bar["label"] for bar in memory["plots"][0]["bars"]]
+    assert labels == ["none, node 0", "none, node 1", "mirror, node 0", "mirror, node 1"]
+    assert [bar["label"] for bar in memory["plots"][1]["bars"]] == ["none, node 1", "mirror, node 1"]
+    assert [plot["unit"] for plot in memory["plots"]] == ["MiB"] * 3
     assert "P&lt;1&gt;" in page and "990 of 1000 &amp; more" in page
     assert "it \\| ended" in text and "Use mirror." in text
     assert "| generation, weights | 1,000 | 100 |" in text
@@ -85,6 +99,51 @@ def test_one_thing(folder: Path) -> None:
     document = json.loads((folder / "report.json").read_text())
     assert [section["title"] for section in document["sections"]] == ["Loads from other nodes"]
     assert document["sections"][0]["plots"][0]["bars"][0]["value"] == pytest.approx(10)
+
+
+def test_what_was_measured_of_a_predicted_model(folder: Path) -> None:
+    """It is marked beside what was expected, several requests further right; of another model it is not."""
+    assert run(["report", "--results", "bench.jsonl", "--prediction", "advise.json"]) == 0
+    sections = json.loads((folder / "report.json").read_text())["sections"]
+    plot = next(one["roofline"] for one in sections if one["roofline"])
+    assert not any(mark["measured"] for mark in plot["marks"])
+    assert [roof["label"] for roof in plot["roofs"]] == [
+        "all nodes, each its own memory",
+        "one node",
+        "the link between nodes",
+    ]
+    prediction = json.loads((folder / "advise.json").read_text())
+    (folder / "advise.json").write_text(json.dumps({**prediction, "model": "m"}))
+    assert run(["report", "--results", "bench.jsonl", "--prediction", "advise.json"]) == 0
+    document = json.loads((folder / "report.json").read_text())
+    assert document["title"] == "What the mirror brings: m"
+    plot = next(one["roofline"] for one in document["sections"] if one["roofline"])
+    marks = {mark["label"]: mark for mark in plot["marks"] if mark["measured"]}
+    assert set(marks) == {"none, tg8 10.1 t/s", "mirror, tg8 15.1 t/s", "none, tok8x2 9 t/s"}
+    one, two = marks["none, tg8 10.1 t/s"], marks["none, tok8x2 9 t/s"]
+    assert two["x"] == pytest.approx(2 * one["x"])
+    elements = prediction["traffic"]["elements_read"]
+    assert one["y"] == pytest.approx(10.15 * elements / 1e9)
+
+
+def test_a_verification_in_the_lab(folder: Path) -> None:
+    """What each arm read from other nodes is plotted, by machine and class."""
+    figures = {"weights": {"remote_share": 0.475}, "kv": {"remote_share": 0.5}}
+    nothing = {"weights": {"remote_share": 0.0}, "kv": {"remote_share": 0.0}}
+    checks = [
+        replace(GOOD, id="lab-remote/2-nodes/mirror/dense", facts={"generation": nothing}),
+        replace(GOOD, id="lab-arms/2-nodes/none/dense", facts={"generation": figures}),
+        replace(GOOD, id="lab-pages/2-nodes/mirror/dense", facts={}),
+    ]
+    save(folder, checks, {**SUBJECT, "lab": {"qemu": "QEMU 7", "kernel": "6.1"}})
+    assert run(["report", "--verification", REPORT]) == 0
+    sections = json.loads((folder / "report.json").read_text())["sections"]
+    loads = next(one for one in sections if one["title"] == "Loads from other nodes")
+    plots = {plot["title"]: {bar["label"]: bar["value"] for bar in plot["bars"]} for plot in loads["plots"]}
+    assert plots["Weights, 2-nodes"] == {"mirror, dense": 0, "none, dense": 47.5}
+    assert plots["KV cache, 2-nodes"] == {"mirror, dense": 0, "none, dense": 50}
+    verified = next(one for one in sections if one["title"] == "What was verified")
+    assert "6.1, QEMU 7" in [row["cells"][1] for row in verified["table"]["rows"]]
 
 
 @pytest.mark.parametrize("option", ["--results", "--prediction", "--verification", "--trace"])
