@@ -110,8 +110,8 @@ class Settings:
         default=None,
         metadata=_option(
             "place",
-            "A GGUF file to verify with, beside the project's own small models;"
-            " smollm2 is a real one from the package index.",
+            "A GGUF file: what advise and bench are asked about, what verify takes beside the project's own"
+            " small models; smollm2 is a real one from the package index.",
             metavar="FILE.gguf|smollm2",
             words=("smollm2",),
         ),

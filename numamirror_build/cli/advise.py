@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numamirror_build.progress import Progress
     from numamirror_build.store import Store
 
+MIB = 1 << 20
 GIB = 1 << 30
 
 
@@ -75,10 +76,10 @@ def _model(name: str, traffic: Traffic) -> list[str]:
     if traffic.experts:
         experts = f", {traffic.experts[0]} of {traffic.experts[1]} experts"
     return [
-        f"{name} ({traffic.arch}{experts}): {traffic.weights / GIB:.2f} GiB of weights, "
-        f"{traffic.cache / GIB:.2f} GiB of cache for {traffic.context:,} tokens ({traffic.cache_type})",
-        f"a token reads {traffic.weights_read / GIB:.2f} GiB of weights and "
-        f"{traffic.cache_read / GIB:.2f} GiB of cache, with {traffic.depth:,} tokens in it",
+        f"{name} ({traffic.arch}{experts}): {_size(traffic.weights)} of weights, "
+        f"{_size(traffic.cache)} of cache for {traffic.context:,} tokens ({traffic.cache_type})",
+        f"a token reads {_size(traffic.weights_read)} of weights and "
+        f"{_size(traffic.cache_read)} of cache, with {traffic.depth:,} tokens in it",
     ]
 
 
@@ -91,17 +92,29 @@ def _machine(platform: Platform) -> list[str]:
 
 
 def _arms(made: Advice) -> list[str]:
+    most = max(size for one in made.expectations for size in one.memory)
+    unit, name = _unit(most)
     rows = [
         [
             one.arm,
             f"{one.rate:.2f}",
             one.bound,
-            " + ".join(f"{size / GIB:.1f}" for size in one.memory),
+            " + ".join(f"{size / unit:.1f}" for size in one.memory),
             "" if one.fits else "does not fit",
         ]
         for one in made.expectations
     ]
-    return table(["arm", "t/s", "bound by", "GiB per node", ""], rows, right=(1,))
+    return table(["arm", "t/s", "bound by", f"{name} per node", ""], rows, right=(1,))
+
+
+def _unit(size: int) -> tuple[int, str]:
+    """GiB, or MiB for what is less than one."""
+    return (GIB, "GiB") if size >= GIB else (MIB, "MiB")
+
+
+def _size(size: int) -> str:
+    unit, name = _unit(size)
+    return f"{size / unit:.2f} {name}"
 
 
 def _assumptions(made: Advice) -> list[str]:

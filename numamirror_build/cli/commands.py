@@ -379,9 +379,8 @@ def advise(
     type=click.IntRange(min=1),
     multiple=True,
     default=(64,),
-    show_default="64",
     metavar="TOKENS",
-    help="Measure generating so many tokens; may be repeated.",
+    help="Measure generating so many tokens; may be repeated.  [default: 64]",
 )
 @click.option(
     "--prompt",
@@ -409,9 +408,8 @@ def advise(
     type=click.IntRange(min=0),
     multiple=True,
     default=(0,),
-    show_default="0",
     metavar="TOKENS",
-    help="Tokens in the cache before; may be repeated.",
+    help="Tokens in the cache before; may be repeated.  [default: 0]",
 )
 @click.option(
     "--repetitions",
