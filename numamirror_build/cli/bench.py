@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -133,7 +133,7 @@ def _bindings(pipeline: Pipeline, builds: dict[Tree, Build]) -> dict[Tree, Token
     python = make_venv(pipeline.store, pipeline.wheel, progress=pipeline.progress)
 
     def binding(build: Build) -> TokenTimes:
-        env: dict[str, Any] = {profile.variable: str(build.libraries / profile.file)}
+        env = {profile.variable: str(build.libraries / profile.file)}
         return TokenTimes(python, RUNNER, profile.binding, env, several)
 
     return {tree: binding(build) for tree, build in builds.items()}
