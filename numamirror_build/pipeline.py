@@ -180,7 +180,7 @@ class Pipeline:
         """The proof that no compiled access to tensor data bypasses the accessors."""
         from numamirror_build.patching.audit import audit
 
-        return audit(self.store, self.patched_tree, self.patched_build, progress=self.progress)
+        return audit(self.store, self.patched_tree, self.build_options, progress=self.progress)
 
     @cached_property
     def wheel(self) -> Wheel:

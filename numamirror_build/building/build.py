@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,44 +113,10 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
         folder = folder.resolve()
         pin = tree.checkout.pin
         progress.step(f"Building {pin.upstream} {pin.name}, {describe(tree)}")
-        log.parent.mkdir(parents=True, exist_ok=True)
-        source = folder / "source" / recipe.vendored
-        copy_tree(tree.path, source)
-        for name, content in supplied_files(pin.upstream, source).items():
-            write_atomic(source / name, content)
-        cache = folder / "init.cmake"
-        write_atomic(cache, cmake.initial_cache(placed_settings(recipe, settings, folder, tools)))
-        env = build_environment(recipe, tree, folder, tools)
-        build = folder / "build"
-        with proc.exclusive(folder / "lock") as lock:
-            project = cmake.configure(
-                source,
-                build,
-                ["-C", str(cache), *options.cmake_args],
-                cmake=tools.cmake.path,
-                tree=recipe.vendored,
-                env=env,
-                log=log,
-                keep_open=[lock],
-            )
-            present = [name for name in programs if name in project.targets]
-            if programs and not present:
-                raise BuildError(
-                    "The tree has none of the programs asked for", where=", ".join(programs), why=str(source)
-                )
-            targets = present or recipe.libraries
-            cmake.ninja(
-                build,
-                targets,
-                program=tools.ninja.path,
-                jobs=options.jobs,
-                tree=recipe.vendored,
-                env=env,
-                log=log,
-                progress=progress,
-                keep_open=[lock],
-            )
-        files = _products(project, targets)
+        with configured(tree, options, folder, log, progress) as ready:
+            ready.make(ready.targets)
+        project, present = ready.project, ready.programs
+        files = _products(project, ready.targets)
         if options.portable:
             from numamirror_build.building.portable import check_files
 
@@ -181,6 +148,88 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
         seconds=entry.seconds,
         fresh=entry.fresh,
     )
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A tree in a folder where it can be built.
+
+    Attributes:
+        project: what CMake says of it.
+        programs: those of the programs asked for that the tree has.
+        targets: these, or the libraries.
+        make: builds what it is told: names of targets, or paths of files as Ninja knows them.
+    """
+
+    project: cmake.Project
+    programs: tuple[str, ...]
+    targets: tuple[str, ...]
+    make: Callable[[Sequence[str]], None]
+
+
+@contextmanager
+def configured(
+    tree: Tree, options: BuildOptions, folder: Path, log: Path, progress: Progress
+) -> Iterator[Configured]:
+    """Copy a tree to a folder and configure its build there: ``source/<place of the tree>`` and ``build``.
+
+    Args:
+        tree: what to build.
+        options: how.
+        folder: an absolute path; what an interrupted run left there is used.
+        log: gets the tools' output.
+        progress: told what goes on.
+
+    Raises:
+        ToolMissingError: there is no compiler, no CMake or no Ninja.
+        BuildError: configuring failed, or the tree has none of the programs asked for.
+        DiskFullError: no space left.
+    """
+    pin = tree.checkout.pin
+    recipe = load_recipe(pin.upstream)
+    tools = find_toolchain()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    source = folder / "source" / recipe.vendored
+    copy_tree(tree.path, source)
+    for name, content in supplied_files(pin.upstream, source).items():
+        write_atomic(source / name, content)
+    settings = placed_settings(recipe, build_settings(recipe, tree, options), folder, tools)
+    cache = folder / "init.cmake"
+    write_atomic(cache, cmake.initial_cache(settings))
+    env = build_environment(recipe, tree, folder, tools)
+    with proc.exclusive(folder / "lock") as lock:
+        project = cmake.configure(
+            source,
+            folder / "build",
+            ["-C", str(cache), *options.cmake_args],
+            cmake=tools.cmake.path,
+            tree=recipe.vendored,
+            env=env,
+            log=log,
+            keep_open=[lock],
+        )
+        wanted = _wanted(recipe, options)
+        present = tuple(name for name in wanted if name in project.targets)
+        if wanted and not present:
+            raise BuildError(
+                "The tree has none of the programs asked for", where=", ".join(wanted), why=str(source)
+            )
+        yield Configured(
+            project=project,
+            programs=present,
+            targets=present or recipe.libraries,
+            make=lambda targets: cmake.ninja(
+                folder / "build",
+                targets,
+                program=tools.ninja.path,
+                jobs=options.jobs,
+                tree=recipe.vendored,
+                env=env,
+                log=log,
+                progress=progress,
+                keep_open=[lock],
+            ),
+        )
 
 
 def build_key(tree: Tree, options: BuildOptions) -> str:

@@ -14,6 +14,9 @@ from numamirror_build.errors import BuildError
 from numamirror_build.proc import Completed, run
 from numamirror_build.progress import Progress
 
+SOURCES = frozenset((".c", ".cc", ".cpp", ".cxx"))
+HEADERS = frozenset((".h", ".hh", ".hpp", ".inc", ".inl", ".def"))
+
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")
 _STEP = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 _COMPILER_ERROR = re.compile(r"^(?P<where>[^\s:][^:]*:\d+(?::\d+)?): (?:fatal )?error: (?P<why>.*)")
@@ -37,12 +40,14 @@ class Target:
         kind: CMake's word for it: ``EXECUTABLE``, ``SHARED_LIBRARY``, ``UTILITY`` ...
         artifacts: the files it makes, the real one first.
         needs: names of the targets it depends on directly.
+        generated: those of its sources and headers that building makes, by what the tree lists.
     """
 
     name: str
     kind: str
     artifacts: tuple[Path, ...]
     needs: tuple[str, ...]
+    generated: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -209,6 +214,7 @@ def read_project(build: Path) -> Project:
     model = _json(objects["codemodel"])
     tables = [_json(reply / entry["jsonFile"]) for entry in model["configurations"][0]["targets"]]
     names = {table["id"]: table["name"] for table in tables}
+    root = Path(model["paths"]["source"])
     targets = {
         table["name"]: Target(
             name=table["name"],
@@ -216,6 +222,11 @@ def read_project(build: Path) -> Project:
             artifacts=tuple(build / artifact["path"] for artifact in table.get("artifacts", [])),
             needs=tuple(
                 names[entry["id"]] for entry in table.get("dependencies", []) if entry["id"] in names
+            ),
+            generated=tuple(
+                path
+                for source in table.get("sources", [])
+                if source.get("isGenerated") and (path := root / source["path"]).suffix in SOURCES | HEADERS
             ),
         )
         for table in tables

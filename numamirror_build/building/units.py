@@ -1,6 +1,7 @@
-"""The translation units of a build, and how each is compiled.
+"""The translation units of a tree, and how each is compiled.
 
-A build is mirrored to another folder, where its sources can be changed and compiled.
+They are those of a build that is configured and no more, or those of a finished one in another folder:
+in either the sources can be changed and compiled.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from numamirror_build.building.build import Build
+from numamirror_build.building.build import Build, BuildOptions, Tree, configured
+from numamirror_build.building.cmake import HEADERS, SOURCES
 from numamirror_build.proc import Completed, environment, run
-
-SOURCES = frozenset((".c", ".cc", ".cpp", ".cxx"))
-HEADERS = frozenset((".h", ".hh", ".hpp", ".inc", ".inl", ".def"))
+from numamirror_build.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,33 @@ class Unit:
         )
 
 
+def configured_units(
+    tree: Tree, options: BuildOptions, folder: Path, log: Path, progress: Progress
+) -> tuple[Unit, ...]:
+    """Configure a tree's build in a folder, make the sources that it generates, and compile nothing else.
+
+    Args:
+        tree: what would be built.
+        options: how.
+        folder: an absolute path; gets ``source/<place of the tree>`` and ``build``.
+        log: gets the tools' output.
+        progress: told what goes on.
+
+    Raises:
+        ToolMissingError: there is no compiler, no CMake or no Ninja.
+        BuildError: configuring or generating failed, or the tree has none of the programs asked for.
+        DiskFullError: no space left.
+    """
+    build = folder / "build"
+    with configured(tree, options, folder, log, progress) as ready:
+        targets = ready.project.closure(ready.targets)
+        sources = sorted({path for target in targets for path in target.generated if not path.exists()})
+        if sources:
+            # as Ninja knows them
+            ready.make([str(path.relative_to(build) if build in path.parents else path) for path in sources])
+    return _units((build / "compile_commands.json").read_text())
+
+
 def mirror_build(build: Build, into: Path) -> tuple[Unit, ...]:
     """Copy a build's sources, those that it generated included, and say how they are compiled there."""
     old, new = str(build.path), str(into)
@@ -58,14 +85,17 @@ def mirror_build(build: Build, into: Path) -> tuple[Unit, ...]:
         copy = into / path.relative_to(build.path)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes().replace(old.encode(), new.encode()))
-    entries = json.loads(build.compile_commands.read_text().replace(old, new))
+    return _units(build.compile_commands.read_text().replace(old, new))
+
+
+def _units(compile_commands: str) -> tuple[Unit, ...]:
     units = (
         Unit(
             file=Path(os.path.normpath(Path(entry["directory"]) / entry["file"])),
             folder=Path(entry["directory"]),
             command=_without_files(shlex.split(entry["command"]), entry["file"]),
         )
-        for entry in entries
+        for entry in json.loads(compile_commands)
     )
     return tuple(unit for unit in units if unit.file.suffix in SOURCES)
 

@@ -1,7 +1,8 @@
 """The audit: the patched tree compiled with the field hidden, to prove that no compiled access escapes.
 
 In a copy of the tree the field has another name, which only the accessor header knows.
-Every translation unit that the build is configured for is compiled from it, syntax only, with the same flags.
+Every translation unit that a build is configured for is compiled from it, syntax only, with its flags.
+Nothing else is compiled, so an audit needs no build.
 Code that is not compiled here, such as other architectures' and branches that the preprocessor leaves out,
 rests on the rewrite engine alone.
 """
@@ -12,7 +13,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -20,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from numamirror_build import data
-from numamirror_build.building.build import Build
+from numamirror_build.building.build import BuildOptions, build_key
 from numamirror_build.building.recipe import load_recipe
-from numamirror_build.building.units import Unit, in_parallel, included, mirror_build
+from numamirror_build.building.units import Unit, configured_units, in_parallel, included
 from numamirror_build.errors import AnchorError, AuditError
 from numamirror_build.patching.apply import PatchedTree
 from numamirror_build.patching.plan import Plan
@@ -109,47 +110,37 @@ class Audit:
         return "\n".join(lines)
 
 
-def audit(store: Store, tree: PatchedTree, build: Build, *, progress: Progress) -> Audit:
-    """Prove that no access to tensor data that the build compiles bypasses the accessors.
+def audit(store: Store, tree: PatchedTree, options: BuildOptions, *, progress: Progress) -> Audit:
+    """Prove that no access to tensor data that a build compiles bypasses the accessors.
 
     Args:
         store: the cache.
         tree: the patched tree.
-        build: a build of it; gives the flags and the generated sources.
+        options: those of the build.
         progress: told what goes on.
 
     Raises:
         AuditError: accesses bypass the accessors; the error lists them.
         AnchorError: the header does not declare the field as expected.
+        ToolMissingError: there is no compiler, no CMake or no Ninja.
+        BuildError: the build cannot be configured, or a source that it generates not be made.
         DiskFullError: no space left.
     """
 
     facts = _load_facts(tree.plan.upstream)
-    place = Path("source") / load_recipe(tree.plan.upstream).vendored
+    build = build_key(tree, options)
+    key = digest({"kind": "audit", "layout": _LAYOUT, "build": build, "facts": asdict(facts)})[:20]
 
     def maker(folder: Path) -> Mapping[str, Any]:
         progress.step(f"Auditing {tree.plan.upstream} {tree.plan.pin.name}")
-        units = mirror_build(build, folder)
-        hide_field(folder / place / facts.header, facts)
-        compiling = _Compiling(folder, place, facts)
-        reasons = {unit: _excluded(unit, compiling.name(unit.file), tree.plan) for unit in units}
-        inside = [unit for unit in units if reasons[unit] is None]
-        for number, (unit, result) in enumerate(in_parallel(compiling.check, inside), 1):
-            progress.update(f"{number}/{len(inside)} {unit.file.name}")
-            compiling.note(unit, result)
-        if facts.header not in compiling.seen:
-            raise AuditError("The audit saw nothing", why=f"no translation unit includes {facts.header}")
-        if compiling.errors:
-            raise _audit_error(sorted(compiling.errors), facts)
+        folder = folder.resolve()
+        log = store.root / "logs" / f"audit-{key}.log"
+        units = configured_units(tree, options, folder, log, progress)
+        made = compile_hidden(units, folder, tree.plan, progress=progress)
         for path in folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        return {
-            "compiled": sorted(compiling.name(unit.file) for unit in inside),
-            "excluded": sorted([compiling.name(unit.file), why] for unit, why in reasons.items() if why),
-            "uncompiled": _uncompiled(tree.plan, compiling.seen),
-        }
+        return made
 
-    key = digest({"kind": "audit", "layout": _LAYOUT, "build": build.key, "facts": asdict(facts)})[:20]
     entry = store.make("audits", key, maker)
     made = entry.made
     return Audit(
@@ -160,6 +151,45 @@ def audit(store: Store, tree: PatchedTree, build: Build, *, progress: Progress) 
         seconds=entry.seconds,
         fresh=entry.fresh,
     )
+
+
+def compile_hidden(
+    units: Sequence[Unit], folder: Path, plan: Plan, *, progress: Progress
+) -> dict[str, list[Any]]:
+    """Hide the field in the patched tree in a folder, and compile units there.
+
+    Args:
+        units: those of the tree.
+        folder: where it is, in ``source/<place of the tree>``.
+        plan: what the tree was patched with.
+        progress: told what goes on.
+
+    Returns:
+        the names of the units that were compiled; those that are out of scope, with reasons;
+        the files with accesses that no unit includes, with how many there are.
+
+    Raises:
+        AuditError: accesses bypass the accessors; the error lists them.
+        AnchorError: the header does not declare the field as expected.
+    """
+    facts = _load_facts(plan.upstream)
+    place = Path("source") / load_recipe(plan.upstream).vendored
+    hide_field(folder / place / facts.header, facts)
+    compiling = _Compiling(folder, place, facts)
+    reasons = {unit: _excluded(unit, compiling.name(unit.file), plan) for unit in units}
+    inside = [unit for unit in units if reasons[unit] is None]
+    for number, (unit, result) in enumerate(in_parallel(compiling.check, inside), 1):
+        progress.update(f"{number}/{len(inside)} {unit.file.name}")
+        compiling.note(unit, result)
+    if facts.header not in compiling.seen:
+        raise AuditError("The audit saw nothing", why=f"no translation unit includes {facts.header}")
+    if compiling.errors:
+        raise _audit_error(sorted(compiling.errors), facts)
+    return {
+        "compiled": sorted(compiling.name(unit.file) for unit in inside),
+        "excluded": sorted([compiling.name(unit.file), why] for unit, why in reasons.items() if why),
+        "uncompiled": _uncompiled(plan, compiling.seen),
+    }
 
 
 @dataclass(frozen=True)

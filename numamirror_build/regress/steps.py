@@ -121,8 +121,8 @@ _Did = tuple[float | None, bool, str]
 def _steps(pipeline: Pipeline, level: Level) -> list[tuple[str, Callable[[], _Did]]]:
     by_level: dict[Level, list[tuple[str, Callable[[Pipeline], _Did]]]] = {
         "plan": [("checkout", _checkout), ("plan", _plan), ("apply", _apply)],
-        "audit": [("build", _build), ("audit", _audit)],
-        "build": [("wheel", _wheel)],
+        "audit": [("audit", _audit)],
+        "build": [("build", _build), ("wheel", _wheel)],
         "verify": [("verify", _verify)],
     }
     wanted = LEVELS[: LEVELS.index(level) + 1]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
-from numamirror_build.building.build import Build
-from numamirror_build.building.recipe import load_recipe
+from numamirror_build.building.units import mirror_build
 from numamirror_build.errors import AuditError
-from numamirror_build.patching.audit import audit
+from numamirror_build.patching.audit import compile_hidden
 from numamirror_build.pipeline import Pipeline, Request
 from numamirror_build.progress import Quiet
 from numamirror_build.rewrite import apply_edits
@@ -79,20 +75,9 @@ def test_edit_that_is_left_out_is_found(
     text = apply_edits(content, edits)
     line = text.splitlines().index(content.splitlines()[left_out - 1]) + 1
 
-    build = _build_of_one_unit(made.patched_build, path, text, tmp_path / "build")
+    units = [unit for unit in mirror_build(made.patched_build, tmp_path) if unit.file.match(path)]
+    units[0].file.write_bytes(text)
     with pytest.raises(AuditError) as caught:
-        audit(Store(tmp_path / "cache"), made.patched_tree, build, progress=Quiet())
+        compile_hidden(units, tmp_path, made.plan, progress=Quiet())
     accesses = caught.value.details["accesses"]
     assert [(access["path"], access["line"]) for access in accesses] == [(path, line)]
-
-
-def _build_of_one_unit(build: Build, path: str, text: bytes, folder: Path) -> Build:
-    """A copy of a build's sources in which one file is other, and which compiles that file alone."""
-    shutil.copytree(build.path / "source", folder / "source")
-    source = folder / "source" / load_recipe(build.tree.checkout.pin.upstream).vendored / path
-    source.write_bytes(text)
-    entries = json.loads(build.compile_commands.read_text().replace(str(build.path), str(folder)))
-    commands = folder / "build/compile_commands.json"
-    commands.parent.mkdir()
-    commands.write_text(json.dumps([entry for entry in entries if entry["file"] == str(source)]))
-    return dataclasses.replace(build, path=folder, key="one-unit", compile_commands=commands)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numamirror_build import data
-from numamirror_build.building.build import BuildOptions, make_build
+from numamirror_build.building.build import BuildOptions
 from numamirror_build.errors import AnchorError, AuditError
 from numamirror_build.patching.apply import PatchedTree
 from numamirror_build.patching.audit import Audit, Facts, audit, hide_field
@@ -29,10 +29,8 @@ def tiny_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def audited(tmp_path: Path, tree: PatchedTree) -> Audit:
-    """Build a tree and audit it."""
-    cache = Store(tmp_path / "cache")
-    build = make_build(cache, tree, BuildOptions(), progress=Quiet())
-    return audit(cache, tree, build, progress=Quiet())
+    """Audit a tree."""
+    return audit(Store(tmp_path / "cache"), tree, BuildOptions(), progress=Quiet())
 
 
 @pytest.mark.build
@@ -44,6 +42,7 @@ def test_tree_without_an_escape_passes(tmp_path: Path) -> None:
     assert "all 4 translation units" in made.summary()
     again = audited(tmp_path, made_up.patched(tmp_path / "tree"))
     assert (made.fresh, again.fresh) == (True, False)
+    assert not list((tmp_path / "cache").glob("audits/*/*"))
 
 
 @pytest.mark.build
