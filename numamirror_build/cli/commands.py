@@ -114,8 +114,8 @@ def pins_update(pipeline: Pipeline, settings: Settings, releases: tuple[str, ...
     type=click.Choice(("plan", "audit", "build", "verify")),
     default="plan",
     show_default=True,
-    help="How far to go at each pin: plan also checks the lock and makes the tree; audit also builds the"
-    " programs; build also makes the wheel; verify also compares answers.",
+    help="How far to go at each pin: plan also checks the lock and makes the tree; audit also compiles"
+    " with the field hidden; build also makes programs and wheel; verify also compares answers.",
 )
 @click.option(
     "--pins",

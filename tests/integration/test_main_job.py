@@ -25,11 +25,33 @@ UPSTREAMS = ("llama.cpp", "ik_llama.cpp")
 
 
 @dataclass(frozen=True)
+class Clone:
+    """A clone of this repository, and the cache that its program uses."""
+
+    root: Path
+    cache: Path
+
+    def answer(self, *words: str) -> dict[str, Any]:
+        """What its program answers."""
+        done = subprocess.run(
+            ["./numamirror-build", *words, "--json"],
+            cwd=self.root,
+            env={**os.environ, "NUMAMIRROR_CACHE_DIR": str(self.cache)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+
+@dataclass(frozen=True)
 class Job:
     """A clone in which the main job was done twice."""
 
     made: Pipeline
-    root: Path
+    clone: Clone
     first: dict[str, Any]
     second: dict[str, Any]
     seconds: float
@@ -37,7 +59,7 @@ class Job:
     @property
     def out(self) -> Path:
         """What was handed over."""
-        return self.root / "dist"
+        return self.clone.root / "dist"
 
 
 @pytest.fixture(scope="module", params=UPSTREAMS)
@@ -53,19 +75,11 @@ def job(
     assert made.pristine_build and made.wheel
     root = tmp_path_factory.mktemp("clone") / "numamirror-build"
     subprocess.run(["git", "clone", "--quiet", ROOT, root], check=True)
-    environ = {**os.environ, "NUMAMIRROR_CACHE_DIR": str(store.root)}
-
-    def run() -> dict[str, Any]:
-        command = ["./numamirror-build", "--upstream", request.param, "--json"]
-        done = subprocess.run(command, cwd=root, env=environ, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
-
-    first = run()
+    clone = Clone(root, store.root)
+    first = clone.answer("--upstream", request.param)
     before = processor_time()
-    second = run()
-    yield Job(made, root, first, second, processor_time() - before)
+    second = clone.answer("--upstream", request.param)
+    yield Job(made, clone, first, second, processor_time() - before)
 
 
 def processor_time() -> float:
@@ -122,6 +136,18 @@ def test_a_second_run_with_nothing_changed_takes_less_than_three_seconds(job: Jo
     ]
 
 
+def test_regress_verifies_the_default_pin(job: Job, tmp_path: Path) -> None:
+    """It passes every step up to the verification, which is the one that the job made."""
+    pin, junit = job.made.pin, tmp_path / "junit.xml"
+    words = ("--upstream", pin.upstream, "--pins", pin.name, "--level", "verify", "--junit", str(junit))
+    (result,) = job.clone.answer("regress", *words)["pins"]
+    assert [step["status"] for step in result["steps"]] == ["pass"] * 7
+    verify = result["steps"][-1]
+    assert (verify["name"], verify["cached"]) == ("verify", True)
+    assert verify["facts"].startswith(f"{job.first['verification']['counts']['pass']} checks passed")
+    assert junit.read_text().count("<testcase ") == 7
+
+
 def test_the_document_says_what_was_in_force(job: Job) -> None:
     """Settings with their origins, the pin, the verified checkout and the plan are in the JSON."""
     document = job.second
@@ -135,6 +161,6 @@ def test_the_document_says_what_was_in_force(job: Job) -> None:
 def test_the_clone_is_as_it_was(job: Job) -> None:
     """The job writes nothing into the clone but dist/, which git ignores."""
     status = subprocess.run(
-        ["git", "status", "--porcelain"], cwd=job.root, capture_output=True, text=True, check=True
+        ["git", "status", "--porcelain"], cwd=job.clone.root, capture_output=True, text=True, check=True
     )
     assert status.stdout == ""

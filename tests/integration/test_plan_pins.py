@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections import ChainMap
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from numamirror_build import data
-from numamirror_build.building.build import Build
+from numamirror_build.building.build import Build, make_build
 from numamirror_build.building.recipe import load_recipe
 from numamirror_build.building.units import in_parallel, mirror_build
 from numamirror_build.cli.commands import cli
@@ -28,9 +31,10 @@ from numamirror_build.patching.export import export_series
 from numamirror_build.patching.lock import check_lock
 from numamirror_build.patching.plan import Plan, make_plan, plan_files
 from numamirror_build.patching.scope import TreeFiles
+from numamirror_build.pipeline import Pipeline, Request
 from numamirror_build.progress import Quiet
 from numamirror_build.rewrite import find_accesses
-from numamirror_build.store import Store
+from numamirror_build.store import Store, file_sha256
 from numamirror_build.upstreams.checkout import Checkout, make_checkout
 from numamirror_build.upstreams.git import run_git
 from numamirror_build.upstreams.pins import Pin, find_pin, load_pins, load_upstream
@@ -170,24 +174,69 @@ def test_taking_the_plan_back_gives_pristine(planned: Planned, pin: Pin, scope: 
     assert {path: content for path, content in restored.items() if content is not None} == pristine
 
 
-@EVERY_PIN
-def test_series_applies_with_git_am(planned: Planned, pin: Pin, tmp_path: Path) -> None:
-    """On a fresh checkout of the commit, `git am` of the exported series gives the patched tree's files."""
-    checkout, plan = planned.checkout(pin), planned.plan(pin, "cpu")
-    patches = export_series(planned.store, checkout, plan, tmp_path / "series")
-    clone = tmp_path / "clone"
+def am(checkout: Checkout, patches: Sequence[Path], clone: Path) -> Path:
+    """What a user of a series does, on a fresh checkout of the commit; the tree."""
     run_git("init", "--quiet", clone)
     repository = checkout.path.with_name("git")
     run_git("fetch", "--quiet", "--depth=1", repository.as_uri(), "HEAD", cwd=clone)
     run_git("checkout", "--quiet", "FETCH_HEAD", cwd=clone)
     committer = {"GIT_COMMITTER_NAME": "Somebody", "GIT_COMMITTER_EMAIL": "some@body"}
     run_git("am", "--quiet", *patches, cwd=clone, env=committer)
-    changed = run_git("diff", "--name-only", "FETCH_HEAD", "HEAD", cwd=clone).decode().split()
-    expected = patch_files(planned.files(pin), plan)
-    assert {path: (clone / path).read_bytes() for path in changed} == expected
+    return clone
+
+
+def content_of(tree: Path) -> dict[str, tuple[bool, bytes]]:
+    """Every file of a tree but git's: its path, whether it can be run, and its bytes or where it links to."""
+    return {
+        path.relative_to(tree).as_posix(): (
+            bool(path.lstat().st_mode & 0o100),
+            os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes(),
+        )
+        for path in tree.rglob("*")
+        if (path.is_symlink() or path.is_file()) and ".git" not in path.relative_to(tree).parts
+    }
+
+
+@EVERY_PIN
+def test_series_applies_with_git_am(planned: Planned, pin: Pin, tmp_path: Path) -> None:
+    """On a fresh checkout of the commit, `git am` of the series gives the patched tree, byte for byte."""
+    checkout, plan = planned.checkout(pin), planned.plan(pin, "cpu")
+    patches = export_series(planned.store, checkout, plan, tmp_path / "series")
+    clone = am(checkout, patches, tmp_path / "clone")
+    lacking = supplied_files(pin.upstream, checkout.path)
+    expected = content_of(planned.tree(pin, "cpu").path)
+    assert content_of(clone) == {path: kept for path, kept in expected.items() if path not in lacking}
     assert (
         run_git("log", "--format=%s", "FETCH_HEAD..HEAD", cwd=clone).decode().count("\n") == len(patches) == 3
     )
+
+
+@pytest.mark.build
+@pytest.mark.parametrize(
+    "ccache", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["ccache", "compiled"]
+)
+@pytest.mark.parametrize("upstream", data.upstream_names())
+def test_series_builds_to_the_objects_of_apply(
+    planned: Planned, upstream: str, ccache: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `git am` leaves is built to the same objects as what `apply` made; also when each is compiled."""
+    pipeline = Pipeline(planned.store, Request(upstream, jobs=os.cpu_count() or 1), Quiet())
+    patches = export_series(planned.store, pipeline.checkout, pipeline.plan, tmp_path / "series")
+    applied = pipeline.patched_tree
+    mailed = replace(applied, path=am(pipeline.checkout, patches, tmp_path / "clone"))
+    if not ccache:
+        monkeypatch.setenv("CCACHE_DISABLE", "1")
+    built = make_build(Store(tmp_path / "cache"), mailed, pipeline.build_options, progress=Quiet())
+    assert built.path != pipeline.patched_build.path
+    objects = objects_of(built)
+    assert len(objects) > 80
+    assert objects == objects_of(pipeline.patched_build)
+
+
+def objects_of(build: Build) -> dict[str, str]:
+    """Digests of what a build has compiled."""
+    folder = build.path / "build"
+    return {path.relative_to(folder).as_posix(): file_sha256(path) for path in folder.rglob("*.o")}
 
 
 @pytest.fixture
