@@ -53,7 +53,9 @@ class Recipe:
         licences: globs of licence files in the tree, to go with whatever is made from it.
         versions: the places in the binding's sources that say its version.
         wheel_files: what must be in its wheel.
+        exports: names of symbols by the library in its wheel that must export them.
         wheel_settings: CMake cache variables that only the wheel's build has.
+        backend: settings of scikit-build-core beside the binding's own.
         portable: CMake cache variables by the level of x86-64 that a build is for.
         asked: what a portable build may have beyond its level.
         asks_git: whether upstream's build has no other way to learn the commit than to ask git.
@@ -69,7 +71,9 @@ class Recipe:
     licences: tuple[str, ...]
     versions: tuple[VersionLine, ...]
     wheel_files: tuple[str, ...]
+    exports: Mapping[str, tuple[str, ...]]
     wheel_settings: Mapping[str, str]
+    backend: Mapping[str, str]
     portable: Mapping[str, Mapping[str, str]]
     asked: tuple[Asked, ...]
     asks_git: bool
@@ -91,7 +95,9 @@ def load_recipe(upstream: str) -> Recipe:
         licences=tuple(table["licences"]),
         versions=tuple(VersionLine(**line) for line in binding["versions"]),
         wheel_files=tuple(binding["files"]),
+        exports={path: tuple(names) for path, names in binding.get("exports", {}).items()},
         wheel_settings=binding.get("settings", {}),
+        backend=binding.get("backend", {}),
         portable=table.get("portable", {}),
         asked=tuple(
             Asked(entry["library"], tuple(entry["needs"]), entry["reason"])

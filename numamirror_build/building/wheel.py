@@ -8,13 +8,11 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from numamirror_build import __version__, proc
@@ -27,6 +25,8 @@ from numamirror_build.building.build import (
     build_settings,
     placed_settings,
 )
+from numamirror_build.building.contents import Expected, check_contents
+from numamirror_build.building.install import licence_files
 from numamirror_build.building.recipe import Recipe, load_recipe
 from numamirror_build.building.toolchain import Toolchain, find_toolchain
 from numamirror_build.errors import WheelError
@@ -39,6 +39,7 @@ from numamirror_build.upstreams.pins import Binding
 RECORD = "numamirror.json"
 
 _LAYOUT = 2
+_INPUTS = ("wheel", "upstream", "commit", "tree", "plan", "scope", "settings", "arguments", "portable")
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,23 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
             **({"changes": changes} if (changes := binding_inputs(pin.upstream)) else {}),
             "python": sys.version_info[:2],
             **({"portable": options.portable} if options.portable else {}),
+            **({"backend": dict(recipe.backend)} if recipe.backend else {}),
             **inputs,
         }
     )[:20]
     version = str(Version(f"{binding.version}+numamirror.{key[:10]}"))
     log = store.root / "logs" / f"wheel-{key}.log"
+    record = _record(tree, version, inputs, tools, options.portable)
+    expected = Expected(
+        package=binding.package,
+        version=version,
+        files=recipe.wheel_files,
+        record=(f"{recipe.package}/{RECORD}", {name: record[name] for name in _INPUTS}),
+        licences=tuple(licence_files(recipe, tree.path)),
+        exports=recipe.exports,
+        portable=options.portable is not None,
+        linked=not options.cmake_args,
+    )
 
     def maker(folder: Path) -> Mapping[str, Any]:
         folder = folder.resolve()
@@ -116,9 +129,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
             half = prepare_sources(
                 archive, folder / "half", tree, recipe, upstream=pin.upstream, version=version
             )
-            write_json(
-                half / recipe.package / RECORD, _record(tree, version, inputs, tools, options.portable)
-            )
+            write_json(half / recipe.package / RECORD, record)
             half.rename(source)
         write_atomic(
             folder / "init.cmake",
@@ -126,7 +137,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         )
         with proc.exclusive(folder / "lock") as lock:
             done = proc.run(
-                _command(folder),
+                _command(folder, recipe),
                 env=_environment(build_environment(recipe, tree, folder, tools), folder, options),
                 log=log,
                 on_line=lambda line: cmake.report_step(line, progress),
@@ -147,7 +158,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
 
             path = repair_wheel(path, folder / "portable", log)
             check_wheel(path, options.portable, recipe.asked)
-        _check(path, binding, version, recipe, log)
+        check_contents(path, expected, hint=f"the whole output is in {log}")
         for made in ("source", "build", "half"):
             shutil.rmtree(folder / made, ignore_errors=True)
         return {"file": str(path.relative_to(folder)), "sha256": file_sha256(path)}
@@ -197,12 +208,13 @@ def _record(
     }
 
 
-def _command(folder: Path) -> list[str | Path]:
+def _command(folder: Path, recipe: Recipe) -> list[str | Path]:
     """pip, asked for the wheel of the sources; this Python's own scikit-build-core does it."""
     shutil.rmtree(folder / "wheel", ignore_errors=True)
     settings = {
         "build-dir": str(folder / "build"),
         "wheel.license-files": f"LICENSE*;{LICENCES}/**/*",
+        **recipe.backend,
     }
     return [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel"),
@@ -228,27 +240,6 @@ def _only_wheel(folder: Path) -> Path:
     if len(wheels) != 1:
         raise WheelError("pip did not leave one wheel", where=str(folder), why=f"{len(wheels)} are there")
     return wheels[0]
-
-
-def _check(path: Path, binding: Binding, version: str, recipe: Recipe, log: Path) -> None:
-    """See that the wheel is what it should be, by its name and its list of files."""
-    try:
-        name, found, _, _ = parse_wheel_filename(path.name)
-    except InvalidWheelFilename as error:
-        raise WheelError("The wheel has no valid name", where=path.name, why=str(error)) from error
-    with zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-    wanted = (f"{recipe.package}/{RECORD}", *recipe.wheel_files)
-    lacking = [wanted_name for wanted_name in wanted if wanted_name not in names]
-    if not any("/licenses/" in listed and listed.endswith("/NOTICE") for listed in names):
-        lacking.append("NOTICE")
-    if name != binding.package or str(found) != version or lacking:
-        raise WheelError(
-            "The wheel is not what it should be",
-            where=path.name,
-            why=f"it lacks {', '.join(lacking)}" if lacking else f"wanted: {binding.package} {version}",
-            hint=f"the whole output is in {log}",
-        )
 
 
 def _complaint(output: str) -> str | None:

@@ -175,6 +175,16 @@ def test_version_in_two_places(tmp_path: Path, cache: Store, archive: Path, tiny
     assert f'__version__ = "{wheel.version}"' in read(wheel, "tiny_python/__init__.py")
 
 
+def test_settings_of_the_build_backend(
+    tmp_path: Path, cache: Store, archive: Path, tiny_data: Path, wheel: Wheel
+) -> None:
+    """What an upstream's data says beside the binding's own settings reaches the backend, and is an input."""
+    made_up.data_root(tiny_data, f'{made_up.FACTS}\n[binding.backend]\n"wheel.build-tag" = "7"\n')
+    other = make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
+    assert other.path.name.startswith(f"tiny_python-{other.version}-7-py3-none-")
+    assert other.key != wheel.key
+
+
 HOOK = """
 [[hook]]
 id = "more"
