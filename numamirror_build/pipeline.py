@@ -189,6 +189,12 @@ class Pipeline:
 
         return make_wheel(self.store, self.patched_tree, self.build_options, progress=self.progress)
 
+    def write_sources(self, out: Path) -> str:
+        """Write what a portable wheel is built from, for cibuildwheel; the wheel's version."""
+        from numamirror_build.building.sources import write_sources
+
+        return write_sources(self.store, self.patched_tree, self.build_options, out, progress=self.progress)
+
     @cached_property
     def portable_builds(self) -> tuple[Build, Build]:
         """Libraries of the pristine and the patched tree that valgrind, and the lab's machine, can run."""

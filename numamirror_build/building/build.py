@@ -27,7 +27,7 @@ from numamirror_build.store import Store, digest, write_atomic
 Tree = PristineTree | PatchedTree
 
 _LAYOUT = 1
-_PLACE = "{build}"
+PLACE = "{build}"
 _IDLE_VARIABLES = ("CMAKE_ARGS", "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_GENERATOR")
 _FLAG_VARIABLES = ("CFLAGS", "CXXFLAGS", "LDFLAGS", "ASMFLAGS")
 
@@ -270,7 +270,7 @@ def placed_settings(
     It sees absolute paths, or with ccache paths relative to the build folder.
     """
     places = (f"../source/{recipe.vendored}/", f"{folder}/source/{recipe.vendored}/")
-    placed = {name: value.replace(_PLACE, str(folder / "build")) for name, value in settings.items()}
+    placed = {name: value.replace(PLACE, str(folder / "build")) for name, value in settings.items()}
     flags = shlex.join(f"-ffile-prefix-map={place}=" for place in places)
     launcher = {
         f"CMAKE_{language}_COMPILER_LAUNCHER": str(tools.ccache.path)
@@ -326,7 +326,7 @@ def effective_settings(
     named = {word.split("=")[0].split(":")[0] for word in words}
     kind = options.build_type.upper()
     flags = {f"CMAKE_{language}_FLAGS_{kind}" for language in ("C", "CXX")}
-    placed = {name for name, value in settings.items() if _PLACE in value} - named
+    placed = {name for name, value in settings.items() if PLACE in value} - named
     return {
         name: settings[name] if name in placed else cache[name]
         for name in sorted({*settings, *named, *flags})

@@ -22,7 +22,7 @@ from numamirror_build import proc
 from numamirror_build.building.recipe import Asked
 from numamirror_build.errors import PortabilityError, WheelError
 
-_EPOCH = "315532800"  # 1980, the first year that a zip file knows: that of all files in it
+EPOCH = "315532800"  # 1980, the first year that a zip file knows: that of all files in it
 _ELF = b"\x7fELF"
 _NEW = {
     # what every x86-64 has, and what older ones take for an instruction without effect
@@ -146,7 +146,7 @@ def repair_wheel(wheel: Path, out: Path, log: Path) -> Path:
     path = f"{patchelf.parent}:{proc.environment().get('PATH', '')}"
     done = proc.run(
         [auditwheel, "repair", "--wheel-dir", out, wheel],
-        env={**proc.environment(), "PATH": path, "SOURCE_DATE_EPOCH": _EPOCH},
+        env={**proc.environment(), "PATH": path, "SOURCE_DATEEPOCH": EPOCH},
         log=log,
     )
     made = list(out.glob("*.whl"))

@@ -5,10 +5,12 @@ The objects are the same as those of the patched build, so a compiler cache hand
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ from numamirror_build.building.build import (
 from numamirror_build.building.contents import Expected, check_contents
 from numamirror_build.building.install import licence_files
 from numamirror_build.building.recipe import Recipe, load_recipe
-from numamirror_build.building.toolchain import Toolchain, find_toolchain
+from numamirror_build.building.toolchain import find_toolchain
 from numamirror_build.errors import WheelError
 from numamirror_build.patching.apply import PatchedTree
 from numamirror_build.progress import Progress
@@ -37,8 +39,10 @@ from numamirror_build.upstreams.checkout import fetch_sdist
 from numamirror_build.upstreams.pins import Binding
 
 RECORD = "numamirror.json"
+LICENCE_FILES = f"LICENSE*;{LICENCES}/**/*"
 
 _LAYOUT = 2
+_OURS = "numamirror-build/NOTICE"
 _INPUTS = ("wheel", "upstream", "commit", "tree", "plan", "scope", "settings", "arguments", "portable")
 
 
@@ -107,17 +111,11 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
     )[:20]
     version = str(Version(f"{binding.version}+numamirror.{key[:10]}"))
     log = store.root / "logs" / f"wheel-{key}.log"
-    record = _record(tree, version, inputs, tools, options.portable)
-    expected = Expected(
-        package=binding.package,
-        version=version,
-        files=recipe.wheel_files,
-        record=(f"{recipe.package}/{RECORD}", {name: record[name] for name in _INPUTS}),
-        licences=tuple(licence_files(recipe, tree.path)),
-        exports=recipe.exports,
-        portable=options.portable is not None,
-        linked=not options.cmake_args,
-    )
+    record = {
+        **facts_of(tree, version, inputs, options.portable),
+        "tools": tools.facts(),
+        "native": None if options.portable else tools.cxx.native,  # what a CPU must have
+    }
 
     def maker(folder: Path) -> Mapping[str, Any]:
         folder = folder.resolve()
@@ -158,6 +156,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
 
             path = repair_wheel(path, folder / "portable", log)
             check_wheel(path, options.portable, recipe.asked)
+        expected = _expected(recipe, record, licence_files(recipe, tree.path))
         check_contents(path, expected, hint=f"the whole output is in {log}")
         for made in ("source", "build", "half"):
             shutil.rmtree(folder / made, ignore_errors=True)
@@ -179,13 +178,54 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
     )
 
 
-def _record(
-    tree: PatchedTree, version: str, inputs: Mapping[str, Any], tools: Toolchain, portable: str | None
-) -> dict[str, Any]:
-    """What the wheel says about itself.
+def check_made(wheel: Path) -> Mapping[str, Any]:
+    """See that a wheel is what the record in it says, whoever built it from our sources.
 
-    ``native`` is what a CPU must have to run a native build, ``portable`` the level of another one.
+    Args:
+        wheel: the file.
+
+    Returns:
+        the record.
+
+    Raises:
+        WheelError: it has no record of ours, or is not what the record says.
+        PortabilityError: it has an instruction that the level it is for has not.
     """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            (name,) = (name for name in archive.namelist() if name.endswith(f"/{RECORD}"))
+            record: dict[str, Any] = json.loads(archive.read(name))
+        recipe = load_recipe(record["upstream"])
+        expected = _expected(recipe, record, (f"{Path(recipe.vendored).name}/LICENSE", _OURS))
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        raise WheelError(
+            "This is no wheel of ours", where=str(wheel), why=f"its record cannot be read: {error}"
+        ) from error
+    check_contents(wheel, expected)
+    if level := record["portable"]:
+        from numamirror_build.building.portable import check_wheel
+
+        check_wheel(wheel, level, recipe.asked)
+    return record
+
+
+def _expected(recipe: Recipe, record: Mapping[str, Any], licences: Iterable[str]) -> Expected:
+    return Expected(
+        package=record["binding"]["package"],
+        version=record["wheel"],
+        files=recipe.wheel_files,
+        record=(f"{recipe.package}/{RECORD}", {name: record[name] for name in _INPUTS}),
+        licences=tuple(licences),
+        exports=recipe.exports,
+        portable=record["portable"] is not None,
+        linked=not record["arguments"],
+    )
+
+
+def facts_of(
+    tree: PatchedTree, version: str, inputs: Mapping[str, Any], portable: str | None
+) -> dict[str, Any]:
+    """What a wheel says about itself, whoever builds it; ``portable`` is the level it is for."""
     pin = tree.checkout.pin
     return {
         "version": 1,
@@ -202,8 +242,6 @@ def _record(
         "settings": inputs["settings"],
         "arguments": list(inputs["arguments"]),
         "environment": inputs["environment"],
-        "tools": tools.facts(),
-        "native": None if portable else tools.cxx.native,
         "portable": portable,
     }
 
@@ -213,7 +251,7 @@ def _command(folder: Path, recipe: Recipe) -> list[str | Path]:
     shutil.rmtree(folder / "wheel", ignore_errors=True)
     settings = {
         "build-dir": str(folder / "build"),
-        "wheel.license-files": f"LICENSE*;{LICENCES}/**/*",
+        "wheel.license-files": LICENCE_FILES,
         **recipe.backend,
     }
     return [

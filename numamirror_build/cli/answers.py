@@ -137,6 +137,23 @@ def wheel(pipeline: Pipeline) -> Answer:
     return Answer({**_pin(pipeline), "wheel": document, "warnings": warnings}, "\n".join(text))
 
 
+def sources(pipeline: Pipeline, out: Path) -> Answer:
+    """Where the sources of a wheel are, and what is next."""
+    version = pipeline.write_sources(out)
+    text = f"{out}: {version}, for cibuildwheel --platform linux --config-file cibuildwheel.toml there"
+    return Answer({**_pin(pipeline), "sources": {"path": str(out), "version": version}}, text)
+
+
+def checked_wheel(path: Path) -> Answer:
+    """What a wheel says about itself, after it was checked."""
+    from numamirror_build.building.wheel import check_made
+
+    record = check_made(path)
+    level = f", for {record['portable']}" if record["portable"] else ""
+    text = f"{path}: {record['upstream']} {record['pin']}, plan {record['plan'][:12]}{level}: as it should be"
+    return Answer({"wheel": {"path": str(path), "record": record}}, text)
+
+
 def audit(pipeline: Pipeline) -> Answer:
     """What the audit has proven."""
     made = pipeline.audit

@@ -208,9 +208,26 @@ def build(pipeline: Pipeline, settings: Settings, pristine: bool) -> Answer:
 
 
 @cli.command()
+@click.option(
+    "--sources",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write what the wheel is built from instead, with settings for cibuildwheel; needs --portable.",
+)
+@click.option(
+    "--check",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Check a wheel that somebody built from these sources instead.",
+)
 @answering(*BUILD)
-def wheel(pipeline: Pipeline, settings: Settings) -> Answer:
+def wheel(pipeline: Pipeline, settings: Settings, sources: Path | None, check: Path | None) -> Answer:
     """Build the wheel of the Python binding with the patched tree inside."""
+    if check is not None:
+        refuse_beside("--check", "sources")
+        return answers.checked_wheel(check)
+    if sources is not None:
+        return answers.sources(pipeline, sources)
     return answers.wheel(pipeline)
 
 
