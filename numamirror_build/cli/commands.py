@@ -121,8 +121,8 @@ def pins_update(pipeline: Pipeline, settings: Settings, releases: tuple[str, ...
     "--pins",
     "names",
     metavar="NAME,...",
-    help="Pins of the upstream, names or commits.  [default: all pins with a commit of their own,"
-    " of all upstreams unless --upstream names one]",
+    help="Pins of the upstream, names or commits.  [default: all, of all upstreams unless --upstream"
+    " names one; of releases with the same commit the newest, unless wheels are made]",
 )
 @click.option(
     "--parallel",

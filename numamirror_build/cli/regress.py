@@ -33,7 +33,7 @@ def regress(
     upstreams = [settings.upstream] if named or pins else data.upstream_names()
     made = run_regression(
         pipeline.store,
-        _requests(pipeline.request, upstreams, pins),
+        _requests(pipeline.request, upstreams, pins, level),
         level,
         parallel=parallel or (1 if level == "plan" else parallel_by_default(usable_cpus())),
         progress=pipeline.progress,
@@ -45,20 +45,22 @@ def regress(
     return Answer(made.as_json(), _text(made), made.exit_code)
 
 
-def _requests(request: Request, upstreams: Sequence[str], pins: Sequence[str]) -> list[Request]:
+def _requests(request: Request, upstreams: Sequence[str], pins: Sequence[str], level: Level) -> list[Request]:
     return [
         replace(request, upstream=upstream, pin=pin)
         for upstream in upstreams
-        for pin in _names(upstream, pins)
+        for pin in _names(upstream, pins, level)
     ]
 
 
-def _names(upstream: str, wanted: Sequence[str]) -> list[str]:
+def _names(upstream: str, wanted: Sequence[str], level: Level) -> list[str]:
     if wanted:
         pins = {find_pin(upstream, name): None for name in wanted}
         return [pin.name if pin.listed else pin.commit for pin in pins]
-    by_commit = {pin.commit: pin.name for pin in load_pins(upstream)}  # releases of one commit are one tree
-    return list(by_commit.values())
+    listed = load_pins(upstream)
+    if level in ("plan", "audit"):  # releases of one commit are one tree; their wheels differ
+        return list({pin.commit: pin.name for pin in listed}.values())
+    return [pin.name for pin in listed]
 
 
 def _command(level: Level, upstream: str | None, pins: Sequence[str]) -> str:

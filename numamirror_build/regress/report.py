@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from numamirror_build.config import APP
 from numamirror_build.regress.run import Regression
 from numamirror_build.regress.steps import PinResult, Step
+from numamirror_build.upstreams.pins import Pin, load_pins
 
 
 def page(regression: Regression, command: str) -> str:
@@ -29,6 +30,9 @@ def page(regression: Regression, command: str) -> str:
         *("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]),
     ]
     for result in regression.results:
+        if same := [pin.name for pin in load_pins(result.upstream) if _is_another(pin, result)]:
+            lines += ["", f"{result.upstream} {', '.join(same)}: the commit of {result.pin}."]
+    for result in regression.results:
         if step := result.failed:
             lines += [
                 "",
@@ -39,6 +43,10 @@ def page(regression: Regression, command: str) -> str:
                 "```",
             ]
     return "\n".join(lines) + "\n"
+
+
+def _is_another(pin: Pin, result: PinResult) -> bool:
+    return pin.commit == result.commit and pin.name != result.pin
 
 
 def junit(regression: Regression) -> str:

@@ -53,6 +53,13 @@ def test_by_default_all_pins_are_planned(runner: Runner) -> None:
     assert (runner.level, runner.parallel) == ("plan", 1)
 
 
+def test_each_release_has_its_wheel(runner: Runner) -> None:
+    """Where wheels are made, releases with one commit are several pins."""
+    for level in ("build", "verify"):
+        assert run(["regress", "--upstream", "ik_llama.cpp", "--level", level]) == 0
+        assert [one.pin for one in runner.requests] == [pin.name for pin in load_pins("ik_llama.cpp")]
+
+
 def test_pins_and_upstream_can_be_named(runner: Runner) -> None:
     """Names and commits, each once, of the upstream that is asked for."""
     assert run(["regress", "--pins", "0.3.9,8733e0cf6eef,0.3.36", "--level", "audit", "--jobs", "3"]) == 0

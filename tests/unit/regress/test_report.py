@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 from numamirror_build.regress.report import junit, page, table_of
+from numamirror_build.upstreams.pins import load_pins
 from tests.unit.regress.made_up import REGRESSION
 
 
@@ -34,6 +36,15 @@ def test_junit_has_a_case_per_step() -> None:
     assert failure is not None and failure.get("message") == "It <failed>"
     assert failure.text == "It <failed>\na.c\nx\ny"
     assert last.find("testcase[@name='apply']/skipped") is not None
+
+
+def test_the_page_names_releases_of_the_same_commit() -> None:
+    """A release that is no line of the table is named with the one that is."""
+    *others, last = load_pins("ik_llama.cpp")
+    result = replace(REGRESSION.results[0], upstream="ik_llama.cpp", pin=last.name, commit=last.commit)
+    text = page(replace(REGRESSION, results=(result,)), "./numamirror-build regress")
+    names = ", ".join(pin.name for pin in others)
+    assert text.endswith(f"\n\nik_llama.cpp {names}: the commit of {last.name}.\n")
 
 
 def test_the_page_names_the_command() -> None:
