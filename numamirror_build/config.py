@@ -147,7 +147,7 @@ class Settings:
             "Build for every CPU of a level of x86-64 instead of this machine's,"
             " see that nothing asks for more, and make the wheel one for other systems (manylinux).",
             metavar="LEVEL",
-            choices=("x86-64-v2", "x86-64-v3", "x86-64-v4"),
+            choices=("x86-64-v2", "x86-64-v3", "x86-64-v4", "x86-64-all"),
             default_text="this machine's CPU alone",
         ),
     )

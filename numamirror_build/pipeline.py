@@ -244,10 +244,13 @@ class Pipeline:
         pristine, patched = self.portable_builds
         return verify_in_lab(self.store, pristine=pristine, patched=patched, progress=self.progress)
 
-    def check_model(self) -> None:
-        """See that the request's model can be used, before anything dear is made."""
+    def check_request(self) -> None:
+        """See that there can be a wheel, and that the model can be used, before anything dear is made."""
+        from numamirror_build.building.recipe import load_recipe
+        from numamirror_build.building.wheel import check_level
         from numamirror_build.verify.models import find_model
 
+        check_level(load_recipe(self.request.upstream), self.request.portable)
         if self.request.model is not None:
             find_model(self.store, self.request.model, progress=self.progress)
 
@@ -266,7 +269,7 @@ def run_job(pipeline: Pipeline, out: Path) -> tuple[Product, ...]:
     """
     from numamirror_build.delivery import deliver
 
-    pipeline.check_model()
+    pipeline.check_request()
     audit, verification = pipeline.audit, pipeline.verification
     facts = {
         "upstream": pipeline.pin.upstream,

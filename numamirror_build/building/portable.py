@@ -38,13 +38,23 @@ _NEW = {
 _AS_BSF = Mnemonic.TZCNT
 
 
+# what runs on any CPU, and brings libraries for one kind of CPU each, of which it takes the best
+_ALL = "x86-64-all"
+
+
 def _allowed(level: str) -> frozenset[int]:
     names = list(_NEW)
-    return _features(" ".join(_NEW[name] for name in names[: names.index(level) + 1]))
+    last = names.index("x86-64" if level == _ALL else level)
+    return _features(word for name in names[: last + 1] for word in _NEW[name].split())
 
 
-def _features(names: str) -> frozenset[int]:
-    return frozenset(getattr(CpuidFeature, name) for name in names.split())
+def _features(names: Iterable[str]) -> frozenset[int]:
+    """Features by name; the name of a level stands for all of its own and of those below."""
+    return frozenset(
+        feature
+        for name in names
+        for feature in (_allowed(name) if name in _NEW else (getattr(CpuidFeature, name),))
+    )
 
 
 @dataclass(frozen=True)
@@ -76,12 +86,12 @@ def first_excess(name: str, stream: IO[bytes], level: str, asked: Iterable[Asked
     Args:
         name: of the file, for the answer.
         stream: an ELF file for x86-64.
-        level: ``x86-64-v2``, ``x86-64-v3`` or ``x86-64-v4``.
+        level: ``x86-64-v2``, ``x86-64-v3`` or ``x86-64-v4``; ``x86-64-all`` allows what every x86-64 has.
         asked: what is known to be run only where the CPU has it.
     """
     library = name.rpartition("/")[2].partition(".so")[0]
-    known = " ".join(need for part in asked if part.library == library for need in part.needs)
-    allowed = _allowed(level) | _features(known)
+    known = _features(need for part in asked if part.library == library for need in part.needs)
+    allowed = _allowed(level) | known
     elf = ELFFile(stream)
     for section in elf.iter_sections():
         if not section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR:

@@ -28,7 +28,7 @@ class Asked:
 
     Attributes:
         library: the file's name, up to ``.so``.
-        needs: names of CPUID features.
+        needs: names of CPUID features, or of a level, which has many.
         reason: who asks.
     """
 
@@ -56,6 +56,7 @@ class Recipe:
         exports: names of symbols by the library in its wheel that must export them.
         wheel_settings: CMake cache variables that only the wheel's build has.
         backend: settings of scikit-build-core beside the binding's own.
+        no_wheel: why there can be no wheel for a level, by the level.
         portable: CMake cache variables by the level of x86-64 that a build is for.
         asked: what a portable build may have beyond its level.
         asks_git: whether upstream's build has no other way to learn the commit than to ask git.
@@ -74,6 +75,7 @@ class Recipe:
     exports: Mapping[str, tuple[str, ...]]
     wheel_settings: Mapping[str, str]
     backend: Mapping[str, str]
+    no_wheel: Mapping[str, str]
     portable: Mapping[str, Mapping[str, str]]
     asked: tuple[Asked, ...]
     asks_git: bool
@@ -98,6 +100,7 @@ def load_recipe(upstream: str) -> Recipe:
         exports={path: tuple(names) for path, names in binding.get("exports", {}).items()},
         wheel_settings=binding.get("settings", {}),
         backend=binding.get("backend", {}),
+        no_wheel=binding.get("no_wheel", {}),
         portable=table.get("portable", {}),
         asked=tuple(
             Asked(entry["library"], tuple(entry["needs"]), entry["reason"])

@@ -20,7 +20,7 @@ from numamirror_build.building.binding import binding_inputs, prepare_sources
 from numamirror_build.building.build import PLACE, BuildOptions, build_settings
 from numamirror_build.building.portable import EPOCH
 from numamirror_build.building.recipe import Recipe, load_recipe
-from numamirror_build.building.wheel import LICENCE_FILES, RECORD, facts_of
+from numamirror_build.building.wheel import LICENCE_FILES, RECORD, check_level, facts_of
 from numamirror_build.config import APP
 from numamirror_build.errors import ConfigError, OutputError, WheelError
 from numamirror_build.patching.apply import PatchedTree
@@ -65,6 +65,7 @@ def write_sources(
             where="--portable",
             hint=f"name one: {', '.join(recipe.portable)}",
         )
+    check_level(recipe, options.portable)
     if out.exists() and any(out.iterdir()) and not (out / CONFIG).is_file():
         raise OutputError("The folder has something else", where=str(out), hint="name a folder of its own")
     settings = {**build_settings(recipe, tree, options), **recipe.wheel_settings}

@@ -31,7 +31,7 @@ from numamirror_build.building.contents import Expected, check_contents
 from numamirror_build.building.install import licence_files
 from numamirror_build.building.recipe import Recipe, load_recipe
 from numamirror_build.building.toolchain import find_toolchain
-from numamirror_build.errors import WheelError
+from numamirror_build.errors import ConfigError, WheelError
 from numamirror_build.patching.apply import PatchedTree
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store, digest, file_sha256, write_atomic, write_json
@@ -83,6 +83,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         progress: told what goes on.
 
     Raises:
+        ConfigError: there can be no wheel for the level.
         ToolMissingError: there is no compiler, no CMake or no Ninja.
         SourceError: the binding's sdist could not be had.
         ContentMismatchError: the sdist is not what the pin says.
@@ -94,6 +95,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
     if binding is None:
         raise WheelError(f"There is no binding for {pin.upstream} {pin.name}")
     recipe = load_recipe(pin.upstream)
+    check_level(recipe, options.portable)
     tools = find_toolchain()
     settings = {**build_settings(recipe, tree, options), **recipe.wheel_settings}
     inputs = build_inputs(recipe, tree, settings, options, tools)
@@ -176,6 +178,21 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         seconds=entry.seconds,
         fresh=entry.fresh,
     )
+
+
+def check_level(recipe: Recipe, level: str | None) -> None:
+    """See that there can be a wheel for a level.
+
+    Raises:
+        ConfigError: there can be none.
+    """
+    if level is not None and level in recipe.no_wheel:
+        raise ConfigError(
+            f"There is no wheel for {level}",
+            where="--portable",
+            why=recipe.no_wheel[level],
+            hint=f"make the programs alone: build --portable {level}",
+        )
 
 
 def check_made(wheel: Path) -> Mapping[str, Any]:

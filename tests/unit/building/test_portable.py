@@ -94,6 +94,27 @@ def test_what_asks_the_cpu_first_may_have_more(tmp_path: Path) -> None:
             check_files([assemble(tmp_path, instruction, name=name)], "x86-64-v2", asked)
 
 
+@pytest.mark.parametrize(
+    ("instruction", "haswell", "shared"),
+    [
+        ("addps %xmm1, %xmm0", True, True),
+        ("popcnt %eax, %ebx", True, False),
+        ("vfmadd231ps %ymm1, %ymm0, %ymm0", True, False),
+        ("{vex} vpdpbusd %ymm1, %ymm0, %ymm0", True, False),
+        ("vaddps %zmm1, %zmm0, %zmm0", False, False),
+    ],
+)
+def test_a_library_for_each_kind_of_cpu(
+    instruction: str, haswell: bool, shared: bool, tmp_path: Path
+) -> None:
+    """Each may have what its kind has, a level's name stands for all of it; the rest what any x86-64 has."""
+    asked = [Asked("libhaswell", ("x86-64-v3", "AVX_VNNI"), "loaded where the CPU has these")]
+    for name, allowed in (("libhaswell.so", haswell), ("libshared.so", shared)):
+        path = assemble(tmp_path, instruction, name=name)
+        with path.open("rb") as stream:
+            assert (first_excess(name, stream, "x86-64-all", asked) is None) is allowed
+
+
 def test_a_wheel_is_read_as_it_is(tmp_path: Path) -> None:
     """Libraries are found in a wheel by their content, at any place."""
     wheel = tmp_path / "a.whl"

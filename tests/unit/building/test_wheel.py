@@ -18,7 +18,7 @@ from numamirror_build.building import wheel as module
 from numamirror_build.building.build import BuildOptions
 from numamirror_build.building.venv import make_venv
 from numamirror_build.building.wheel import Wheel, make_wheel
-from numamirror_build.errors import AnchorError, WheelError
+from numamirror_build.errors import AnchorError, ConfigError, WheelError
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
 from tests.unit.building import made_up
@@ -183,6 +183,15 @@ def test_settings_of_the_build_backend(
     other = make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(), progress=Quiet())
     assert other.path.name.startswith(f"tiny_python-{other.version}-7-py3-none-")
     assert other.key != wheel.key
+
+
+def test_a_level_without_a_wheel(tmp_path: Path, cache: Store, archive: Path, tiny_data: Path) -> None:
+    """Where the data says why there can be none, that is the error, before anything is built."""
+    made_up.data_root(tiny_data, f'{made_up.FACTS}\n[binding.no_wheel]\nodd = "a reason"\n')
+    with pytest.raises(ConfigError) as caught:
+        make_wheel(cache, made_up.patched(tmp_path / "tree"), BuildOptions(portable="odd"), progress=Quiet())
+    assert caught.value.why == "a reason"
+    assert not cache.root.exists()
 
 
 HOOK = """
