@@ -94,18 +94,29 @@ def pins(pipeline: Pipeline, settings: Settings) -> Answer:
     help="A release of the binding to look at, of any age; may be repeated.  [default: all newer ones]",
 )
 @click.option(
+    "--commit",
+    "commits",
+    multiple=True,
+    metavar="COMMIT",
+    help="A commit to look at instead: a full id, or what upstream's remote calls one, such as HEAD.",
+)
+@click.option(
     "--write", is_flag=True, help="List the releases that need no hand work, and write their locks."
 )
-@answering("upstream")
-def pins_update(pipeline: Pipeline, settings: Settings, releases: tuple[str, ...], write: bool) -> Answer:
-    """Show what newer releases of the binding would change, and list them when told to.
+@answering("upstream", "git_url")
+def pins_update(
+    pipeline: Pipeline, settings: Settings, releases: tuple[str, ...], commits: tuple[str, ...], write: bool
+) -> Answer:
+    """Show what newer releases of the binding, or commits, would change; list the releases when told to.
 
     A release that needs something says what: accesses without a rule, anchors that are gone with what is most
     like them, calls that no hook takes care of.
     """
     from numamirror_build.cli.update import update
 
-    return update(pipeline, releases=releases, write=write)
+    if commits:
+        refuse_beside("--commit", "write")
+    return update(pipeline, releases=releases, commits=commits, write=write)
 
 
 @cli.command()

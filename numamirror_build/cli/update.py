@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from numamirror_build.cli.answers import Answer
-from numamirror_build.pinning.assess import Assessment, adopt, assess
+from numamirror_build.pinning.assess import Assessment, adopt, assess, assess_commit
 from numamirror_build.pinning.watch import load_watches
 from numamirror_build.pipeline import Pipeline
 from numamirror_build.upstreams.releases import newer_releases
@@ -13,14 +13,21 @@ from numamirror_build.upstreams.releases import newer_releases
 _FILES_SHOWN = 10
 
 
-def update(pipeline: Pipeline, *, releases: Sequence[str], write: bool) -> Answer:
-    """See what releases would change, and list those that need no hand work when told to."""
-    upstream, progress = pipeline.request.upstream, pipeline.progress
-    if not releases:
+def update(
+    pipeline: Pipeline, *, releases: Sequence[str], commits: Sequence[str] = (), write: bool
+) -> Answer:
+    """See what releases and commits would change, and list the releases that fit when told to."""
+    request, progress = pipeline.request, pipeline.progress
+    upstream = request.upstream
+    if not releases and not commits:
         progress.step("Asking the package index for newer releases")
-    assessments = []
+        releases = newer_releases(upstream)
+    assessments = [
+        assess_commit(pipeline.store, upstream, commit, git_url=request.git_url, progress=progress)
+        for commit in commits
+    ]
     written: list[str] = []
-    for version in releases or newer_releases(upstream):
+    for version in releases:
         assessments.append(made := assess(pipeline.store, upstream, version, progress=progress))
         if write and made.fits:
             written += map(str, adopt(made))
@@ -30,7 +37,7 @@ def update(pipeline: Pipeline, *, releases: Sequence[str], write: bool) -> Answe
         lines = ["The index offers no release that is newer than all pins."]
     elif written:
         lines += ["written:", *(f"  {path}" for path in written)]
-    elif any(made.fits for made in assessments):
+    elif releases and any(made.fits for made in assessments):
         lines += ["nothing was written; --write lists the releases that need no hand work"]
     problems = [problem for made in assessments for problem in made.problems]
     return Answer(
@@ -41,7 +48,8 @@ def update(pipeline: Pipeline, *, releases: Sequence[str], write: bool) -> Answe
 
 
 def _lines(upstream: str, made: Assessment) -> Iterator[str]:
-    commit = f" ({made.release.pin.commit}, {(made.release.pin.date or '')[:10]})" if made.release else ""
+    facts = (made.release.pin.commit, (made.release.pin.date or "")[:10]) if made.release else ()
+    commit = f" ({', '.join(filter(None, facts))})" if facts else ""
     number = f"{len(made.problems)} problem{'s' if len(made.problems) > 1 else ''}"
     yield f"{made.version}{commit}: needs {'no hand work' if made.fits else f'hand work, {number}'}"
     if made.before:

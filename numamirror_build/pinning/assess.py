@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,17 @@ from numamirror_build.progress import Progress
 from numamirror_build.store import Store
 from numamirror_build.upstreams.checkout import make_checkout
 from numamirror_build.upstreams.pins import Pin, load_pins
-from numamirror_build.upstreams.releases import Release, list_pin, release_as_pin
+from numamirror_build.upstreams.releases import Release, commit_as_pin, list_pin, release_as_pin
 
 SCOPES = ("cpu", "all")
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """A release, and what moving to it takes.
+    """A release or commit, and what moving to it takes.
 
     Attributes:
-        version: the release.
+        version: the release, or the commit as it was asked for.
         release: the pin that it would be; None where not even its files could be had.
         before: name of the pin that it is compared with: the newest of the older ones.
         same_commit: whether that one has the same commit.
@@ -72,17 +73,39 @@ class Assessment:
 
 def assess(store: Store, upstream: str, version: str, *, progress: Progress) -> Assessment:
     """See what listing a release would change. Nothing is written but to the cache."""
-    older = _pin_before(upstream, version)
+    get = partial(release_as_pin, store, upstream, version, progress=progress)
+    return _assess(store, version, get, _pin_before(upstream, version), progress)
+
+
+def assess_commit(
+    store: Store, upstream: str, commit: str, *, git_url: str | None = None, progress: Progress
+) -> Assessment:
+    """See what a commit changes that need not belong to a release, compared with the newest pin.
+
+    Args:
+        store: the cache.
+        upstream: the upstream's name.
+        commit: a full id, or what the remote calls one, such as ``HEAD``.
+        git_url: remote to fetch from instead of upstream's own.
+        progress: told what goes on.
+    """
+    get = partial(commit_as_pin, store, upstream, commit, git_url=git_url, progress=progress)
+    return _assess(store, commit, get, load_pins(upstream)[-1], progress)
+
+
+def _assess(
+    store: Store, version: str, get: Callable[[], Release], older: Pin | None, progress: Progress
+) -> Assessment:
     before = older.name if older else None
     try:
-        release = release_as_pin(store, upstream, version, progress=progress)
+        release = get()
     except SourceError as error:
         return Assessment(version, None, before, problems=(error,))
     files = TreeFiles(release.checkout.path)
     names: Mapping[str, tuple[str, ...]] = {}
     if older is not None and older.commit != release.pin.commit:
         old = TreeFiles(make_checkout(store, older, progress=progress).path)
-        names = new_names(upstream, old, files)
+        names = new_names(older.upstream, old, files)
     same = older is not None and older.commit == release.pin.commit
     try:
         plans = {

@@ -97,7 +97,7 @@ def make_checkout(
     def from_git(repository: Repository) -> str:
         url = git_url or load_upstream(pin.upstream).git_url
         progress.step(f"Fetching {pin.upstream} {pin.name} from {url}")
-        _fetch(repository, _local_url(url), pin)
+        _fetch(repository, local_url(url), pin)
         return "git"
 
     fills: dict[str, list[Fill]] = {
@@ -241,7 +241,8 @@ def _fetch_from_sdist(store: Store, pin: Pin, repository: Repository, progress: 
             ) from error
 
 
-def _local_url(url: str) -> str:
+def local_url(url: str) -> str:
+    """A remote as git is to be told of it: a folder here is a URL, so that git treats it as one."""
     return Path(url).absolute().as_uri() if Path(url).exists() else url
 
 

@@ -20,7 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
+FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
 _COMMIT_PREFIX = re.compile(r"[0-9a-f]{7,39}")
 
 
@@ -132,7 +132,7 @@ def find_pin(upstream: str, wanted: str | None) -> Pin:
             return pin
     if commit in by_commit:
         return by_commit[commit]
-    if _FULL_COMMIT.fullmatch(commit):
+    if FULL_COMMIT.fullmatch(commit):
         default = find_pin(upstream, None)
         return Pin(upstream, commit[:12], commit, None, None, default.binding, listed=False)
     matches = [

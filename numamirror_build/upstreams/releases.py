@@ -19,9 +19,18 @@ from numamirror_build.errors import SourceError
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store, write_atomic
 from numamirror_build.upstreams import folder as plain
-from numamirror_build.upstreams.checkout import Checkout, make_checkout
-from numamirror_build.upstreams.git import Repository
-from numamirror_build.upstreams.pins import Binding, Pin, Upstream, load_pins, load_upstream, manifest
+from numamirror_build.upstreams.checkout import Checkout, local_url, make_checkout
+from numamirror_build.upstreams.git import Repository, run_git
+from numamirror_build.upstreams.pins import (
+    FULL_COMMIT,
+    Binding,
+    Pin,
+    Upstream,
+    find_pin,
+    load_pins,
+    load_upstream,
+    manifest,
+)
 from numamirror_build.upstreams.sdist import fetch_release, fetch_sdist, list_releases, unpack_sdist
 
 
@@ -86,6 +95,30 @@ def release_as_pin(store: Store, upstream: str, version: str, *, progress: Progr
     links = {path: commit for mode, _, commit, path, *_ in entries if mode == plain.SUBMODULE}
     pin = replace(pin, tree=tree, date=date)
     return Release(pin, replace(checkout, pin=pin), links)
+
+
+def commit_as_pin(
+    store: Store, upstream: str, commit: str, *, git_url: str | None = None, progress: Progress
+) -> Release:
+    """A commit that need not belong to a release, with its files.
+
+    Args:
+        store: the cache.
+        upstream: the upstream's name.
+        commit: a full id, or what the remote calls one, such as ``HEAD``.
+        git_url: remote to fetch from instead of upstream's own.
+        progress: told what goes on.
+
+    Raises:
+        SourceError: the remote could not be had, or has no such commit.
+    """
+    url = local_url(git_url or load_upstream(upstream).git_url)
+    if not FULL_COMMIT.fullmatch(commit.lower()):
+        progress.step(f"Asking {url} for {commit}")
+        found = run_git("ls-remote", "--exit-code", "--", url, commit).decode().split()
+        commit = found[0]
+    pin = find_pin(upstream, commit)
+    return Release(pin, make_checkout(store, pin, source="git", git_url=git_url, progress=progress), {})
 
 
 def list_pin(release: Release, path: Path | None = None) -> Path:

@@ -127,6 +127,24 @@ def test_update_writes_only_when_told_to(index: list[str], capsys: pytest.Captur
     assert index == ["0.3.36"] and "written:\n  pins.toml" in capsys.readouterr().out
 
 
+def test_update_looks_at_commits(
+    index: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A commit is asked for at the remote that is named, and is not listed."""
+    asked: list[tuple[str, str | None]] = []
+
+    def assess(store: Any, upstream: str, commit: str, *, git_url: str | None, progress: Any) -> Assessment:
+        asked.append((commit, git_url))
+        return replace(FITS, version=commit)
+
+    monkeypatch.setattr(update, "assess_commit", assess)
+    assert run(["pins", "update", "--commit", "HEAD", "--git-url", "somewhere"]) == 0
+    assert asked == [("HEAD", "somewhere")] and index == []
+    out = capsys.readouterr().out
+    assert out.startswith("HEAD (0c1e57098bba") and "--write" not in out
+    assert run(["pins", "update", "--commit", "HEAD", "--write"]) == 2
+
+
 def test_update_says_what_changes_and_what_is_needed(
     index: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

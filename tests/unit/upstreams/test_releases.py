@@ -14,7 +14,7 @@ from numamirror_build.upstreams import releases
 from numamirror_build.upstreams.checkout import make_checkout
 from numamirror_build.upstreams.git import run_git
 from numamirror_build.upstreams.pins import find_pin, load_pins, submodules
-from numamirror_build.upstreams.releases import list_pin, newer_releases, release_as_pin
+from numamirror_build.upstreams.releases import commit_as_pin, list_pin, newer_releases, release_as_pin
 from numamirror_build.upstreams.sdist import list_releases
 from tests.unit.upstreams import made_up
 from tests.unit.upstreams.made_up import NAME, Tiny
@@ -37,6 +37,28 @@ def test_a_release_is_the_pin_that_a_person_would_write(tiny: Tiny, cache: Store
     release = release_as_pin(cache, NAME, "1.0", progress=Quiet())
     assert release.pin == tiny.pin
     assert made_up.content(release.checkout.path) == made_up.expected_content()
+
+
+@pytest.mark.parametrize("name", ["HEAD", "full id"])
+def test_a_commit_without_a_release(tiny: Tiny, cache: Store, name: str) -> None:
+    """A commit that nobody has listed is named by its id, or as the remote calls it; its files are there."""
+    file = pins_file(tiny)
+    file.write_text(file.read_text().replace(tiny.pin.commit, "f" * 40))
+    commit = tiny.pin.commit if name == "full id" else name
+    made = commit_as_pin(cache, NAME, commit, git_url=str(tiny.repository), progress=Quiet())
+    assert (made.pin.commit, made.pin.listed) == (tiny.pin.commit, False)
+    assert made_up.content(made.checkout.path) == made_up.expected_content()
+
+
+@pytest.mark.parametrize("name", ["no-such-branch", "--upload-pack=touch here", "abcdef1"])
+def test_a_commit_that_the_remote_does_not_have(
+    tiny: Tiny, cache: Store, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an error; what looks like an option is none."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SourceError):
+        commit_as_pin(cache, NAME, name, git_url=str(tiny.repository), progress=Quiet())
+    assert not (tmp_path / "here").exists()
 
 
 def test_listing_it_makes_the_pin(tiny: Tiny, cache: Store) -> None:
