@@ -51,7 +51,10 @@ def _lines(upstream: str, made: Assessment) -> Iterator[str]:
     facts = (made.release.pin.commit, (made.release.pin.date or "")[:10]) if made.release else ()
     commit = f" ({', '.join(filter(None, facts))})" if facts else ""
     number = f"{len(made.problems)} problem{'s' if len(made.problems) > 1 else ''}"
-    yield f"{made.version}{commit}: needs {'no hand work' if made.fits else f'hand work, {number}'}"
+    if made.release is None:
+        yield f"{made.version}: its files could not be had"
+    else:
+        yield f"{made.version}{commit}: needs {'no hand work' if made.fits else f'hand work, {number}'}"
     if made.before:
         same = ", whose commit is the same" if made.same_commit else ""
         yield f"  compared with {made.before}{same}"

@@ -158,6 +158,8 @@ def test_update_says_what_changes_and_what_is_needed(
     )
     assert run(["pins", "update", "--release", "0.4"]) == AnchorError.exit_code
     assert "hand work, 1 problem\n" in (out := capsys.readouterr().out) and "nearest: b" in out
+    assert run(["pins", "update", "--release", "0.5"]) == SourceError.exit_code
+    assert "0.5: its files could not be had\n" in (out := capsys.readouterr().out) and "hand work" not in out
 
 
 def test_update_for_machines(index: list[str], capsys: pytest.CaptureFixture[str]) -> None:
