@@ -66,7 +66,8 @@ def write_sources(
             hint=f"name one: {', '.join(recipe.portable)}",
         )
     check_level(recipe, options.portable)
-    if out.exists() and any(out.iterdir()) and not (out / CONFIG).is_file():
+    out = out.absolute()
+    if out.exists() and not (out / CONFIG).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError("The folder has something else", where=str(out), hint="name a folder of its own")
     settings = {**build_settings(recipe, tree, options), **recipe.wheel_settings}
     inputs = {"settings": settings, "arguments": options.cmake_args, "environment": {}}

@@ -27,7 +27,6 @@ from numamirror_build.building.build import (
     build_settings,
     placed_settings,
 )
-from numamirror_build.building.contents import Expected, check_contents
 from numamirror_build.building.install import licence_files
 from numamirror_build.building.recipe import Recipe, load_recipe
 from numamirror_build.building.toolchain import find_toolchain
@@ -158,8 +157,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
 
             path = repair_wheel(path, folder / "portable", log)
             check_wheel(path, options.portable, recipe.asked)
-        expected = _expected(recipe, record, licence_files(recipe, tree.path))
-        check_contents(path, expected, hint=f"the whole output is in {log}")
+        _check(path, recipe, record, licence_files(recipe, tree.path), hint=f"the whole output is in {log}")
         for made in ("source", "build", "half"):
             shutil.rmtree(folder / made, ignore_errors=True)
         return {"file": str(path.relative_to(folder)), "sha256": file_sha256(path)}
@@ -213,12 +211,14 @@ def check_made(wheel: Path) -> Mapping[str, Any]:
             (name,) = (name for name in archive.namelist() if name.endswith(f"/{RECORD}"))
             record: dict[str, Any] = json.loads(archive.read(name))
         recipe = load_recipe(record["upstream"])
-        expected = _expected(recipe, record, (f"{Path(recipe.vendored).name}/LICENSE", _OURS))
+        lacking = [name for name in (*_INPUTS, "binding") if name not in record]
+        if lacking:
+            raise ValueError(f"it does not say {', '.join(lacking)}")
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise WheelError(
             "This is no wheel of ours", where=str(wheel), why=f"its record cannot be read: {error}"
         ) from error
-    check_contents(wheel, expected)
+    _check(wheel, recipe, record, (f"{Path(recipe.vendored).name}/LICENSE", _OURS))
     if level := record["portable"]:
         from numamirror_build.building.portable import check_wheel
 
@@ -226,8 +226,17 @@ def check_made(wheel: Path) -> Mapping[str, Any]:
     return record
 
 
-def _expected(recipe: Recipe, record: Mapping[str, Any], licences: Iterable[str]) -> Expected:
-    return Expected(
+def _check(
+    wheel: Path,
+    recipe: Recipe,
+    record: Mapping[str, Any],
+    licences: Iterable[str],
+    *,
+    hint: str | None = None,
+) -> None:
+    from numamirror_build.building.contents import Expected, check_contents
+
+    expected = Expected(
         package=record["binding"]["package"],
         version=record["wheel"],
         files=recipe.wheel_files,
@@ -237,6 +246,7 @@ def _expected(recipe: Recipe, record: Mapping[str, Any], licences: Iterable[str]
         portable=record["portable"] is not None,
         linked=not record["arguments"],
     )
+    check_contents(wheel, expected, hint=hint)
 
 
 def facts_of(

@@ -158,15 +158,22 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(OutputError):
         write(tmp_path)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(OutputError):
+        write(tmp_path)
 
 
-@pytest.mark.parametrize("content", [None, b"no zip", b""])
+@pytest.mark.parametrize("content", [None, b'{"upstream": "tiny"}', b"no zip", b""])
 def test_a_file_that_is_no_wheel_of_ours(tmp_path: Path, content: bytes | None) -> None:
-    """An archive without a record, or no archive at all, is an error of its own."""
+    """An archive without a record, or with half of one, or no archive at all, is an error of its own."""
     path = tmp_path / "tiny_python-1.5-py3-none-any.whl"
-    if content is None:
+    if content is None or content.startswith(b"{"):
         with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("tiny_python/__init__.py", "")
+            archive.writestr(
+                "tiny_python/__init__.py" if content is None else "tiny_python/numamirror.json",
+                content or b"",
+            )
     else:
         path.write_bytes(content)
     with pytest.raises(WheelError, match="no wheel of ours"):
