@@ -156,7 +156,7 @@ def repair_wheel(wheel: Path, out: Path, log: Path) -> Path:
     path = f"{patchelf.parent}:{proc.environment().get('PATH', '')}"
     done = proc.run(
         [auditwheel, "repair", "--wheel-dir", out, wheel],
-        env={**proc.environment(), "PATH": path, "SOURCE_DATEEPOCH": EPOCH},
+        env={**proc.environment(), "PATH": path, "SOURCE_DATE_EPOCH": EPOCH},
         log=log,
     )
     made = list(out.glob("*.whl"))

@@ -185,6 +185,22 @@ def test_settings_of_the_build_backend(
     assert other.key != wheel.key
 
 
+def test_a_portable_wheel_is_the_same_file_again(
+    tmp_path: Path, archive: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made in two caches, at two times and in two time zones, byte for byte."""
+    made_up.data_root(tiny_data, f'{made_up.FACTS}\n[build.portable.x86-64-v2]\nTINY_LEVEL = "2"\n')
+    wheels = []
+    for name, zone in (("one", "Asia/Tokyo"), ("another", "America/Lima")):
+        monkeypatch.setenv("TZ", zone)
+        tree = made_up.patched(tmp_path / name / "tree")
+        options = BuildOptions(portable="x86-64-v2")
+        wheels.append(make_wheel(Store(tmp_path / name / "cache"), tree, options, progress=Quiet()))
+    one, another = wheels
+    assert "manylinux" in one.path.name
+    assert one.path.read_bytes() == another.path.read_bytes()
+
+
 def test_a_level_without_a_wheel(tmp_path: Path, cache: Store, archive: Path, tiny_data: Path) -> None:
     """Where the data says why there can be none, that is the error, before anything is built."""
     made_up.data_root(tiny_data, f'{made_up.FACTS}\n[binding.no_wheel]\nodd = "a reason"\n')
