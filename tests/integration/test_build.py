@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from numamirror_build.building.build import Build, BuildOptions, make_build
+from numamirror_build.building.build import Build, BuildOptions, configured, make_build
+from numamirror_build.building.recipe import load_recipe
 from numamirror_build.patching.apply import PatchedTree
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
@@ -183,6 +184,33 @@ def test_variant(store: Store, patched_tree: PatchedTree, model: Path, tmp_path:
     assert "Paris" in result["text"]
     assert result["active"] and result["replicas"] == 2
     assert result["tensors"]["replicated_bytes"] == result["tensors"]["eligible_bytes"] > 0
+
+
+EVERY = "x86-64-all"
+
+
+def test_every_kind_of_cpu_is_listed(patched_tree: PatchedTree, tmp_path: Path) -> None:
+    """What a build for all levels makes for one kind of CPU each is listed, but what any x86-64 runs."""
+    options = BuildOptions(portable=EVERY)
+    with configured(patched_tree, options, tmp_path, tmp_path / "log", Quiet()) as ready:
+        made = {
+            target.name for target in ready.project.closure(ready.targets) if target.kind == "MODULE_LIBRARY"
+        }
+    listed = {part.library.removeprefix("lib") for part in load_recipe("llama.cpp").asked}
+    assert made - listed == {"ggml-cpu-x64"}
+    assert {name for name in listed if name.startswith("ggml-cpu-")} <= made
+
+
+@pytest.mark.slow
+def test_programs_for_every_kind_of_cpu(
+    store: Store, patched_tree: PatchedTree, model: Path, tmp_path: Path
+) -> None:
+    """Each library keeps to its kind of CPU, and the one that is loaded here has the mirror."""
+    options = BuildOptions(jobs=os.cpu_count() or 1, programs=("llama-completion",), portable=EVERY)
+    build = make_build(store, patched_tree, options, progress=Quiet())
+    result = mirrored(build.programs["llama-completion"], model, tmp_path / "status.json")
+    assert "Paris" in result["text"]
+    assert result["active"] and result["replicas"] == 2
 
 
 @pytest.mark.slow
