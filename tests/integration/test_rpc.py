@@ -17,9 +17,10 @@ import pytest
 
 from numamirror_build.building.build import Build, BuildOptions, make_build
 from numamirror_build.patching.apply import PatchedTree, PristineTree
+from numamirror_build.pipeline import Pipeline
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
-from numamirror_build.verify.models import RECIPES, make_model
+from numamirror_build.verify.models import RECIPES, fetch_smollm2, make_model
 from tests.integration.drivers import compile_driver, run_driver
 
 pytestmark = [pytest.mark.sources, pytest.mark.build]
@@ -74,11 +75,12 @@ def pristine_driver(
 @contextmanager
 def serving(build: Build, status: Path, *arguments: str, **env: str) -> Iterator[Server]:
     """A server on a port of this machine, ended at the end."""
+    program = next(path for name, path in build.programs.items() if name.endswith("rpc-server"))
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [build.programs[SERVER], "-p", str(port), "-t", "2", *arguments],
+        [program, "-p", str(port), "-t", "2", *arguments],
         env={
             "PATH": os.environ["PATH"],
             "OMP_WAIT_POLICY": "passive",
@@ -222,3 +224,42 @@ def test_a_server_that_cannot_have_the_mirror_does_not_start(
     """It says why, and ends with 1."""
     done = run_driver(build.programs[SERVER], *arguments, env=env, timeout=30)
     assert done.returncode == 1 and message in done.stderr
+
+
+@pytest.mark.slow
+def test_a_server_of_ik_answers_as_a_local_run(ik_pipeline: Pipeline, store: Store, tmp_path: Path) -> None:
+    """The text is that of the local run, and comes from replicas."""
+    options = BuildOptions(jobs=JOBS, cmake_args=RPC, programs=("rpc-server", "llama-cli"))
+    build = make_build(store, ik_pipeline.patched_tree, options, progress=Quiet())
+
+    def complete(*arguments: str) -> str:
+        model = fetch_smollm2(store, progress=Quiet()).path
+        prompt = (
+            "-m",
+            model,
+            "-p",
+            "The capital of France is",
+            "-n",
+            "16",
+            "-t",
+            "2",
+            "--temp",
+            "0",
+            "--no-warmup",
+        )
+        done = run_driver(
+            build.programs["llama-cli"], "-m", model, "-t", 2, *prompt, *arguments, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    with (
+        serving(build, tmp_path / "0.json", "--numa", "mirror", **MIRROR) as first,
+        serving(build, tmp_path / "1.json", "--numa", "mirror", **MIRROR) as second,
+    ):
+        text = complete("--rpc", f"{first.endpoint},{second.endpoint}", "-ngl", "99")
+        assert "Paris" in text and text == complete()
+        record = first.record()  # its client leaves the last device without layers
+    assert record["active"] and record["replicas"] == 2 and record["checks"] > 0
+    assert record["bytes_per_replica"] > record["kv"]["bytes"] > 0
+    assert record["graphs"]["mirrored"] > 0 and record["graphs"]["home"] == 0
