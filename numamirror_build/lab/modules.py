@@ -7,12 +7,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from numamirror_build import proc
 from numamirror_build.errors import LabError
 
 # virtio over PCI, the ports that output goes through, the host's file system, and a writable layer over it
 WANTED = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 
-_SUFFIXES = (".ko", ".ko.xz")
+_SUFFIXES = (".ko", ".ko.xz", ".ko.zst")
+_SECONDS = 60.0  # for unpacking one
 _DEPENDS = re.compile(rb"(?:^|\0)depends=([^\0]*)\0")
 
 
@@ -26,7 +28,8 @@ def needed_modules(folder: Path, wanted: Sequence[str] = WANTED) -> tuple[Path, 
         wanted: names of modules.
 
     Raises:
-        LabError: a module is missing.
+        LabError: a module is missing, or cannot be unpacked.
+        ToolMissingError: modules are packed with zstd, as Ubuntu's are, and that program is not installed.
     """
     files = {_name(path): path for path in sorted(folder.rglob("*.ko*")) if path.name.endswith(_SUFFIXES)}
     builtin = {_name(Path(line)) for line in _lines(folder / "modules.builtin")}
@@ -39,7 +42,7 @@ def needed_modules(folder: Path, wanted: Sequence[str] = WANTED) -> tuple[Path, 
             raise LabError(
                 f"The kernel has no module {name}",
                 where=str(folder),
-                hint="install linux-image-amd64, or remove this kernel",
+                hint="install another kernel, or remove this one",
             )
         found = _DEPENDS.search(read_module(files[name]))
         for other in found[1].decode().split(",") if found and found[1] else []:
@@ -52,9 +55,32 @@ def needed_modules(folder: Path, wanted: Sequence[str] = WANTED) -> tuple[Path, 
 
 
 def read_module(path: Path) -> bytes:
-    """A module's content, unpacked."""
+    """A module's content, unpacked.
+
+    Raises:
+        LabError: it cannot be unpacked.
+        ToolMissingError: it is packed with zstd, and that program is not installed.
+    """
+    if path.suffix == ".zst":
+        return _unzstd(path)
     content = path.read_bytes()
     return lzma.decompress(content) if path.suffix == ".xz" else content
+
+
+def _unzstd(path: Path) -> bytes:
+    """What the program zstd makes of a file; Python's own library can unpack it from 3.14 on only."""
+    zstd = proc.find_tool("zstd", hint="install it (Debian, Ubuntu: apt install zstd)")
+    content = bytearray()
+    status = proc.run_tethered(
+        lambda _: [zstd, "--quiet", "--decompress", "--stdout", path], [content.extend], timeout=_SECONDS
+    )
+    if status != 0:
+        raise LabError(
+            "A module cannot be unpacked",
+            where=str(path),
+            why=content.decode(errors="replace")[-500:] or None,
+        )
+    return bytes(content)
 
 
 def _name(path: Path) -> str:

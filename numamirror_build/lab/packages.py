@@ -15,7 +15,16 @@ from numamirror_build.progress import Progress
 from numamirror_build.store import Store, digest
 
 _INSTALLED = re.compile(r"^Inst (\S+) (?:\[[^\]]*\] )?\((\S+)", re.MULTILINE)
-_DEPENDS = re.compile(r"^ *\|?Depends: (linux-image-\S+)$", re.MULTILINE)
+_KERNEL = re.compile(r"^ *\|?Depends: (linux-image-\S+)$", re.MULTILINE)
+_MODULES = re.compile(r"^ *\|?Depends: (linux-modules-\S+)$", re.MULTILINE)
+
+
+def os_release() -> Mapping[str, str]:
+    """What the system says of itself; nothing where it says nothing."""
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}
 
 
 class PackageSource:
@@ -35,7 +44,7 @@ class PackageSource:
         return self._fetch(name, lambda: self._needed(name))
 
     def what_it_names(self, name: str, *, keep: Callable[[Path], None]) -> Path:
-        """The folder with the kernel that a package without content depends on.
+        """The folder with the kernel, and its modules, that a package without content depends on.
 
         Args:
             name: the package.
@@ -46,7 +55,7 @@ class PackageSource:
     def _fetch(
         self, name: str, choose: Callable[[], list[str]], keep: Callable[[Path], None] | None = None
     ) -> Path:
-        system = platform.freedesktop_os_release()
+        system = os_release()
         key = digest([name, system.get("ID"), system.get("VERSION_ID"), platform.machine()])
 
         def make(folder: Path) -> Mapping[str, Any]:
@@ -89,10 +98,11 @@ class PackageSource:
 
     def _named(self, name: str) -> list[str]:
         output = self._run("apt-cache", "depends", name)
-        found = _DEPENDS.findall(output)
+        found = _KERNEL.findall(output)
         if not found:
             raise ToolMissingError(f"The package {name} names no kernel", why=output)
-        return [found[0]]
+        # Debian's kernels have their modules in the same package, Ubuntu's in another
+        return [found[0], *_MODULES.findall(self._run("apt-cache", "depends", found[0]))]
 
     def _with_lists(self, get: Callable[[], None]) -> None:
         """Get packages; if that fails, once more with new lists: there may be none, or old ones."""

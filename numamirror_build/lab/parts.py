@@ -7,11 +7,13 @@ import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+from numamirror_build import proc
 from numamirror_build.errors import LabError
 from numamirror_build.lab.modules import needed_modules
-from numamirror_build.lab.packages import PackageSource
+from numamirror_build.lab.packages import PackageSource, os_release
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store
 
@@ -19,6 +21,10 @@ QEMU = "qemu-system-x86_64"
 QEMU_PACKAGE = "qemu-system-x86"
 BUSYBOX_PACKAGE = "busybox-static"
 KERNEL_PACKAGE = "linux-image-amd64"
+# of systems that are made from Debian, and name their kernels otherwise
+KERNEL_PACKAGES = {"ubuntu": "linux-image-generic"}
+
+_FIRMWARE = ("usr/share/qemu", "usr/share/seabios")
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class Parts:
     Attributes:
         qemu: the program.
         qemu_env: variables that the program needs beside the usual ones.
+        qemu_options: what it must be told before all else.
         kernel: the kernel's image.
         modules: files of modules, in the order in which they are loaded.
         busybox: a busybox that needs no libraries.
@@ -35,6 +42,7 @@ class Parts:
 
     qemu: Path
     qemu_env: Mapping[str, str]
+    qemu_options: tuple[str, ...]
     kernel: Path
     modules: tuple[Path, ...]
     busybox: Path
@@ -43,6 +51,12 @@ class Parts:
     def release(self) -> str:
         """The kernel's release."""
         return self.kernel.name.partition("-")[2]
+
+    @cached_property
+    def qemu_release(self) -> str:
+        """What QEMU says of its version."""
+        done = proc.run([self.qemu, "--version"], env={**proc.environment(), **self.qemu_env})
+        return done.output.partition("\n")[0]
 
 
 def find_parts(store: Store, *, progress: Progress, root: Path = Path("/")) -> Parts:
@@ -63,17 +77,19 @@ def find_parts(store: Store, *, progress: Progress, root: Path = Path("/")) -> P
             why=f"this is {platform.machine()}, and the guest runs the programs of this machine",
         )
     packages = PackageSource(store, progress)
-    qemu, qemu_env = _find_qemu(packages)
+    qemu, qemu_env, qemu_options = _find_qemu(packages)
     kernel, modules = _find_kernel(packages, root)
-    return Parts(qemu, qemu_env, kernel, modules, _find_busybox(packages))
+    return Parts(qemu, qemu_env, qemu_options, kernel, modules, _find_busybox(packages))
 
 
-def _find_qemu(packages: PackageSource) -> tuple[Path, Mapping[str, str]]:
+def _find_qemu(packages: PackageSource) -> tuple[Path, Mapping[str, str], tuple[str, ...]]:
     if found := shutil.which(QEMU):
-        return Path(found), {}
+        return Path(found), {}, ()
     fetched = packages.with_dependencies(QEMU_PACKAGE)
     libraries = sorted({str(path.parent) for path in fetched.rglob("lib*.so.*")})
-    return fetched / "usr/bin" / QEMU, {"LD_LIBRARY_PATH": ":".join(libraries)}
+    # it looks for firmware where it would be installed
+    firmware = [word for folder in _FIRMWARE for word in ("-L", str(fetched / folder))]
+    return fetched / "usr/bin" / QEMU, {"LD_LIBRARY_PATH": ":".join(libraries)}, tuple(firmware)
 
 
 def _find_kernel(packages: PackageSource, root: Path) -> tuple[Path, tuple[Path, ...]]:
@@ -81,9 +97,16 @@ def _find_kernel(packages: PackageSource, root: Path) -> tuple[Path, tuple[Path,
     for image in installed:
         if found := _usable(image, root):
             return image, found
-    fetched = packages.what_it_names(KERNEL_PACKAGE, keep=_keep_kernel)
+    fetched = packages.what_it_names(kernel_package(), keep=_keep_kernel)
     [image] = (fetched / "boot").glob("vmlinuz-*")
     return image, needed_modules(_modules_of(image, fetched))
+
+
+def kernel_package() -> str:
+    """The package without content that always depends on this system's newest kernel."""
+    system = os_release()
+    likes = [system.get("ID", ""), *system.get("ID_LIKE", "").split()]
+    return next((KERNEL_PACKAGES[name] for name in likes if name in KERNEL_PACKAGES), KERNEL_PACKAGE)
 
 
 def _usable(image: Path, root: Path) -> tuple[Path, ...] | None:

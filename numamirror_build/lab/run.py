@@ -100,8 +100,8 @@ def run_in_lab(
         def arguments(ports: tuple[Path, ...]) -> list[str | Path]:
             named = dict(zip(("control", "stdout", "stderr"), ports[1:4], strict=True))
             files = Files(parts.kernel, Path(f"/proc/self/fd/{initramfs}"), named, command.scratch)
-            traced = trace_arguments(plugin, layout, ports[4]) if plugin else []
-            return [parts.qemu, *machine_arguments(layout, files, cpu), *traced]
+            traced = trace_arguments(plugin, layout, ports[4], parts.qemu_release) if plugin else []
+            return [parts.qemu, *parts.qemu_options, *machine_arguments(layout, files, cpu), *traced]
 
         status = proc.run_tethered(
             arguments,

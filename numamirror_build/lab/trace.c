@@ -6,7 +6,7 @@
 //
 //     -plugin trace.so,out=FILE,node=ID:BEGIN:END,node=...
 //
-// A node's BEGIN and END are where QEMU says that its memory is.
+// A node's BEGIN and END are where QEMU says that its memory is; it may be in several parts.
 
 #include "mark.h"
 
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// of QEMU's interface for plugins (version 1), what is used here
+// of QEMU's interface for plugins, what is used here; it is the same in versions 1 and 2
 
 typedef uint64_t qemu_plugin_id_t;
 typedef uint32_t qemu_plugin_meminfo_t;
@@ -41,9 +41,17 @@ extern struct qemu_plugin_hwaddr * qemu_plugin_get_hwaddr(qemu_plugin_meminfo_t,
 extern bool     qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *);
 extern uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *);
 
+// In version 2 this was taken away, and a QEMU that knows version 2 takes no plugin that asks for 1.
+extern int qemu_plugin_n_vcpus(void) __attribute__((weak));
+
 __attribute__((visibility("default"))) int qemu_plugin_version = 1;
 
-enum { N_CPUS = 256, N_NODES = 17, N_RANGES_FIRST = 64 };
+__attribute__((constructor)) static void choose_version(void) {
+    qemu_plugin_version = qemu_plugin_n_vcpus ? 1 : 2;
+}
+
+// a node more than a machine can have is cut by the hole, and one stands for everywhere else
+enum { N_CPUS = 256, N_NODES = 18, N_RANGES_FIRST = 64 };
 
 struct node {
     int      id;

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,12 @@ CLASSES = ("other", "weights", "kv")
 
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden")
 _NOWHERE = -1
+
+_PHYSICAL_SINCE = (8, 2)
+# the machine "pc": with so much memory or more it has the hole there, and the rest above
+_MOST_BELOW = 0xE0000000
+_HOLE = 0xC0000000
+_ABOVE = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -92,18 +99,45 @@ def make_plugin(store: Store) -> Path:
     return store.make("lab", f"trace-{key[:20]}", make).path / "trace.so"
 
 
-def trace_arguments(plugin: Path, layout: Layout, out: Path) -> list[str]:
+def trace_arguments(plugin: Path, layout: Layout, out: Path, release: str) -> list[str]:
     """The arguments for QEMU that load the plugin.
 
-    QEMU tells plugins of an address the place of its block of memory among all blocks
-    and its place in the machine's memory added up; nodes are blocks, in the order of their numbers.
+    Args:
+        plugin: the plugin.
+        layout: the machine's nodes.
+        out: where the counts are written to.
+        release: what QEMU says of its version.
+
+    Raises:
+        LabError: it says none.
     """
     words = [f"file={escaped(plugin)}", f"out={escaped(out)}"]
+    words += [f"node={node}:{begin}:{end}" for node, begin, end in _places(layout, release)]
+    return ["-plugin", ",".join(words)]
+
+
+def _places(layout: Layout, release: str) -> Iterator[tuple[int, int, int]]:
+    """Where the nodes' memory is for QEMU's plugins: number, first address, address behind the last.
+
+    Nodes are blocks of memory, in the order of their numbers.
+    Before version 8.2 QEMU tells plugins of an address the place of its block among all blocks
+    and its place in the machine's memory added up; since then, the physical address,
+    and in the machine's physical memory there is a hole for devices, if it has too much to fit below.
+    """
+    found = re.search(r"version (\d+)\.(\d+)", release)
+    if not found:
+        raise LabError("QEMU does not say its version", why=release)
+    is_physical = (int(found[1]), int(found[2])) >= _PHYSICAL_SINCE
+    hole = _HOLE if layout.memory >= _MOST_BELOW else layout.memory
     start = 0
     for node in layout.nodes:
-        words.append(f"node={node.id}:{2 * start}:{2 * start + node.memory}")
-        start += node.memory
-    return ["-plugin", ",".join(words)]
+        end = start + node.memory
+        if not is_physical:
+            parts = [(2 * start, start + end)]
+        else:
+            parts = [(start, min(end, hole)), (_ABOVE + max(start, hole) - hole, _ABOVE + end - hole)]
+        yield from ((node.id, *part) for part in parts if part[0] < part[1])
+        start = end
 
 
 def parse_trace(text: str, layout: Layout) -> Trace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,6 @@ from tests.integration.drivers import compile_driver
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.sources,
-    pytest.mark.build,
     pytest.mark.skipif(shutil.which("qemu-system-x86_64") is None, reason="QEMU is not installed"),
 ]
 
@@ -49,6 +48,44 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
+# the memory of node 1 begins behind the hole that a machine with so much memory has
+ABOVE = parse_layout({"node": [{"id": 0, "cpus": 1, "memory": "3G"}, {"id": 1, "memory": "768M"}]}, "layout")
+# loads some pages of each of the nodes that its arguments name, on CPU 0: one page more from each
+PAGES = r"""
+#include "mark.h"
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int main(int argc, char ** argv) {
+    char * pages[16];
+    for (int i = 1; i < argc; i++) {
+        const unsigned long node = 1ul << atoi(argv[i]);
+        pages[i] = mmap(NULL, i * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (syscall(SYS_mbind, pages[i], i * 4096, 2 /* MPOL_BIND */, &node, 64, 0) != 0) {
+            return 1;
+        }
+        memset(pages[i], 1, i * 4096);
+        lab_mark_range((uintptr_t) pages[i], i * 4096, LAB_WEIGHTS);
+    }
+    cpu_set_t first;
+    CPU_ZERO(&first);
+    CPU_SET(0, &first);
+    sched_setaffinity(0, sizeof(first), &first);
+    lab_mark_phase(LAB_GENERATION);
+    for (int i = 1; i < argc; i++) {
+        for (int at = 0; at < i * 4096; at += 8) {
+            (void) *(volatile long *) (pages[i] + at);
+        }
+    }
+    lab_mark_phase(LAB_NONE);
+    return 0;
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def driver(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that generates and marks what it does; without AVX-512, which the lab's machine lacks."""
@@ -57,17 +94,12 @@ def driver(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> Path
     return compile_driver(patched, "trace_driver.cpp", program, f"-I{HEADER.parent}", mirror=True)
 
 
-def traced(store: Store, driver: Path, layout: Layout, threads: int, *before: str, **env: str) -> Trace:
-    """The counts of a run; words ``before`` the program's name start it."""
-    [model] = [make_model(store, recipe).path for recipe in RECIPES if recipe.name == MODEL]
+def traced(layout: Layout, store: Store, *words: str, **env: str) -> Trace:
+    """The counts of a command's run."""
     output, errors = bytearray(), bytearray()
     outcome = run_in_lab(
         layout,
-        Command(
-            (*before, str(driver), str(model), str(threads), str(TOKENS)),
-            {"PATH": "/usr/bin:/bin", "OMP_WAIT_POLICY": "passive", **env},
-            driver.parent,
-        ),
+        Command(words, {"PATH": "/usr/bin:/bin", "OMP_WAIT_POLICY": "passive", **env}, Path("/")),
         find_parts(store, progress=Quiet()),
         timeout=400,
         on_stdout=output.extend,
@@ -80,6 +112,33 @@ def traced(store: Store, driver: Path, layout: Layout, threads: int, *before: st
     return outcome.trace
 
 
+def generating(store: Store, driver: Path, threads: int) -> tuple[str, ...]:
+    """The words that generate."""
+    [model] = [make_model(store, recipe).path for recipe in RECIPES if recipe.name == MODEL]
+    return str(driver), str(model), str(threads), str(TOKENS)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(UNEQUAL, id="3-nodes"), pytest.param(ABOVE, id="behind-the-hole")],
+)
+def test_nodes_are_told_apart(store: Store, tmp_path: Path, layout: Layout) -> None:
+    """Of each node exactly those bytes are counted that lie there, wherever QEMU has its memory."""
+    (tmp_path / "pages.c").write_text(PAGES)
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Werror", f"-I{HEADER.parent}"]
+    program = tmp_path / "pages"
+    subprocess.run(["cc", *flags, tmp_path / "pages.c", "-o", program], check=True)
+    nodes = [node.id for node in layout.nodes]
+    trace = traced(layout, store, str(program), *map(str, nodes))
+    assert [
+        (count.phase, count.cpu_node, count.memory_node, count.loaded, count.stored)
+        for count in trace.counts
+        if count.what == "weights"
+    ] == [("generation", 0, node, 4096 * pages, 0) for pages, node in enumerate(nodes, 1)]
+
+
+@pytest.mark.sources
+@pytest.mark.build
 @pytest.mark.parametrize(
     ("layout", "threads"),
     [
@@ -89,7 +148,7 @@ def traced(store: Store, driver: Path, layout: Layout, threads: int, *before: st
 )
 def test_nothing_is_read_remotely(store: Store, driver: Path, layout: Layout, threads: int) -> None:
     """While tokens are generated, weights and caches come from the own node, all weights for each token."""
-    trace = traced(store, driver, layout, threads)
+    trace = traced(layout, store, *generating(store, driver, threads))
     shares: dict[str, Any] = trace.as_json()["loads"]["generation"]
     [size] = [make_model(store, recipe).path.stat().st_size for recipe in RECIPES if recipe.name == MODEL]
     assert shares["weights"]["loaded"] > 0.9 * TOKENS * size
@@ -102,10 +161,12 @@ def test_nothing_is_read_remotely(store: Store, driver: Path, layout: Layout, th
     assert readers == {node.id for node in layout.nodes if node.cpus}
 
 
+@pytest.mark.sources
+@pytest.mark.build
 def test_misplaced_pages_are_seen(store: Store, driver: Path) -> None:
     """Pretended replicas whose pages are all on a node without CPUs are read remotely."""
     before = (sys.executable, "-c", BIND)
-    trace = traced(store, driver, UNEQUAL, 2, *before, GGML_NUMA_MIRROR_NODES="2")
+    trace = traced(UNEQUAL, store, *before, *generating(store, driver, 2), GGML_NUMA_MIRROR_NODES="2")
     shares = trace.as_json()["loads"]["generation"]
     assert shares["weights"]["remote_share"] == shares["kv"]["remote_share"] == 1
     assert {c.memory_node for c in trace.counts if c.what in ("weights", "kv")} == {1}

@@ -62,7 +62,6 @@ class Laboratory:
         builds: by name, ``pristine`` and ``patched``; for a CPU that the machine has.
         profile: the upstream, as verification sees it.
         parts: what machines are made of.
-        qemu: QEMU's version.
         progress: what is told how far it got.
     """
 
@@ -70,7 +69,6 @@ class Laboratory:
     builds: Mapping[str, Build]
     profile: Profile
     parts: Parts
-    qemu: str
     progress: Progress
 
     def inside(self, setting: Setting, arm: Arm, model: Model) -> Observation:
@@ -83,7 +81,7 @@ class Laboratory:
         machine = {
             "layout": setting.layout.as_json(),
             "kernel": self.parts.release,
-            "qemu": self.qemu,
+            "qemu": self.parts.qemu_release,
             "trace": [file_sha256(SOURCE), file_sha256(HEADER)],
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numamirror_build import __version__, proc
+from numamirror_build import __version__
 from numamirror_build.lab.parts import find_parts
 from numamirror_build.lab.verify import checks
 from numamirror_build.lab.verify.arms import MIRROR, WHOLE, Scope
@@ -51,10 +51,8 @@ def verify_in_lab(
     known = known_architectures(pristine.tree.path)
     models = [model for model in _models(store, profile, scope) if model.arch in known]
     parts = find_parts(store, progress=progress)
-    env = {**proc.environment(), **parts.qemu_env}
-    qemu = proc.run([parts.qemu, "--version"], env=env).output.partition("\n")[0]
     builds = {"pristine": pristine, "patched": patched}
-    lab = Laboratory(store, builds, profile, parts, qemu, progress)
+    lab = Laboratory(store, builds, profile, parts, progress)
     subject = {
         "tool": __version__,
         "upstream": tree.plan.upstream,
@@ -65,7 +63,7 @@ def verify_in_lab(
         "level": scope.name,
         "models": [{"name": model.name, "identity": model.identity} for model in models],
         "machine": describe(),
-        "lab": {"qemu": qemu, "kernel": parts.release},
+        "lab": {"qemu": parts.qemu_release, "kernel": parts.release},
     }
     layouts = [setting.layout.as_json() for setting in scope.settings]
     inputs = {"subject": subject, "layouts": layouts, "code": _code_digest(profile_path(tree.plan.upstream))}

@@ -32,7 +32,11 @@ esac
 """
 APT_CACHE = r"""#!/bin/sh
 echo "apt-cache $*" >>"$CALLS"
-printf '%s\n' "$2" "  Depends: linux-image-6.1.0-57-amd64"
+case "$2" in
+linux-image-amd64) printf '  Depends: %s\n' linux-image-6.1.0-57-amd64 ;;
+linux-image-generic) printf '  Depends: %s\n' linux-image-6.8.0-31-generic linux-firmware ;;
+*-generic) printf '  Depends: %s\n' kmod linux-modules-6.8.0-31-generic ;;
+esac
 """
 DPKG_DEB = r"""#!/bin/sh
 echo "dpkg-deb $1" >>"$CALLS"
@@ -80,15 +84,23 @@ def test_what_was_fetched_is_not_fetched_again(source: PackageSource, calls: Cal
     assert calls() == ["apt-get download busybox", "dpkg-deb --extract"]
 
 
-def test_the_package_of_kernels_leads_to_one(source: PackageSource, calls: Calls) -> None:
-    """The kernel itself is fetched, without what it would be installed with; the rest is taken away."""
+@pytest.mark.parametrize(
+    ("name", "fetched"),
+    [
+        ("linux-image-amd64", "linux-image-6.1.0-57-amd64"),
+        ("linux-image-generic", "linux-image-6.8.0-31-generic linux-modules-6.8.0-31-generic"),
+    ],
+    ids=["Debian", "Ubuntu"],
+)
+def test_the_package_of_kernels_leads_to_one(
+    source: PackageSource, calls: Calls, name: str, fetched: str
+) -> None:
+    """The kernel and its modules are fetched, not what it would be installed with; the rest is taken away."""
     kept: list[Path] = []
-    folder = source.what_it_names("linux-image-amd64", keep=kept.append)
+    folder = source.what_it_names(name, keep=kept.append)
     assert kept == [folder]
-    assert calls()[:2] == [
-        "apt-cache depends linux-image-amd64",
-        "apt-get download linux-image-6.1.0-57-amd64",
-    ]
+    assert calls()[0] == f"apt-cache depends {name}"
+    assert [call for call in calls() if "download" in call] == [f"apt-get download {fetched}"]
 
 
 def test_lists_are_fetched_when_there_are_none(
@@ -141,6 +153,18 @@ def test_what_cannot_be_fetched_is_named_with_the_remedy(
     assert caught.value.hint == "sudo apt-get install busybox-static"
     monkeypatch.delenv("OFFLINE")
     assert source.alone("busybox-static").is_dir(), "nothing half-made is taken for fetched"
+
+
+def test_a_system_that_does_not_say_what_it_is(
+    source: PackageSource, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a file that names the system, packages are fetched all the same."""
+
+    def nothing() -> dict[str, str]:
+        raise OSError("Unable to read files /etc/os-release, /usr/lib/os-release")
+
+    monkeypatch.setattr("platform.freedesktop_os_release", nothing)
+    assert source.alone("busybox").is_dir()
 
 
 def test_a_system_without_apt(source: PackageSource, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -96,19 +96,45 @@ def test_what_the_system_has_is_used(tmp_path: Path, packages: Packages) -> None
     found = find(tmp_path)
     assert (found.qemu, found.busybox, found.kernel) == (qemu, busybox, image)
     assert found.release == "6.10.0-amd64"
-    assert found.qemu_env == {}
+    assert (found.qemu_env, found.qemu_options) == ({}, ())
     assert [path.stem for path in found.modules] == list(WANTED)
     assert packages.asked == []
 
 
 def test_what_the_system_lacks_is_fetched(tmp_path: Path, packages: Packages) -> None:
-    """All three parts come from packages; QEMU finds the libraries that came with it."""
+    """All three parts come from packages; QEMU finds the libraries and the firmware that came with it."""
     found = find(tmp_path)
     assert sorted(packages.asked) == ["busybox-static", "linux-image-amd64", "qemu-system-x86"]
     assert found.qemu == packages.folder / "usr/bin/qemu-system-x86_64"
     assert found.qemu_env == {"LD_LIBRARY_PATH": str(packages.folder / "usr/lib")}
+    folders = [str(packages.folder / "usr/share" / name) for name in ("qemu", "seabios")]
+    assert found.qemu_options == ("-L", folders[0], "-L", folders[1])
     assert found.release == "6.9.1-amd64"
     assert not list(packages.folder.rglob("unused.ko")), "what the lab has no use for is taken away"
+
+
+@pytest.mark.parametrize(
+    ("system", "package"),
+    [
+        ({"ID": "debian"}, "linux-image-amd64"),
+        ({"ID": "ubuntu", "ID_LIKE": "debian"}, "linux-image-generic"),
+        ({"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, "linux-image-generic"),
+        ({}, "linux-image-amd64"),
+    ],
+    ids=["Debian", "Ubuntu", "from Ubuntu", "unknown"],
+)
+def test_kernels_have_the_systems_names(
+    monkeypatch: pytest.MonkeyPatch, system: dict[str, str], package: str
+) -> None:
+    """What always depends on the newest kernel has another name in Ubuntu."""
+    monkeypatch.setattr("platform.freedesktop_os_release", lambda: system)
+    assert parts.kernel_package() == package
+
+
+def test_what_qemu_says_of_its_version(tmp_path: Path, packages: Packages) -> None:
+    """Its first line, as it is."""
+    program(tmp_path, "qemu-system-x86_64", b"#!/bin/sh\necho 'QEMU emulator version 7.2.17' $*\necho x\n")
+    assert find(tmp_path).qemu_release == "QEMU emulator version 7.2.17 --version"
 
 
 @pytest.mark.parametrize("fault", ["numa", "modules", "unreadable"])

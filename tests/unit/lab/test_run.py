@@ -16,6 +16,8 @@ from tests.unit.test_proc import gone, written_number
 
 # finds the ports as QEMU would
 QEMU = r"""#!/bin/sh
+[ "$1" != --version ] || { echo "QEMU emulator version 7.2.1"; exit; }
+[ "$1 $2" = "-L firmware" ] || exit 9
 for word; do
     case $word in
     file,id=control,*) control=${word##*path=} ;;
@@ -57,6 +59,7 @@ class Lab:
         parts = Parts(
             qemu=self.tmp_path / "qemu",
             qemu_env={"WORD": "a word"},
+            qemu_options=("-L", "firmware"),
             kernel=self.tmp_path / "vmlinuz",
             modules=(self.tmp_path / "module.ko",),
             busybox=self.tmp_path / "busybox",

@@ -3,12 +3,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from numamirror_build.errors import BuildError, LabError
 from numamirror_build.lab import trace
-from numamirror_build.lab.layout import even_layout, parse_layout
+from numamirror_build.lab.layout import MIB, even_layout, parse_layout
 from numamirror_build.lab.trace import CLASSES, PHASES, Count, make_plugin, parse_trace, trace_arguments
 from numamirror_build.store import Store
 
@@ -133,16 +134,76 @@ def test_a_trace_that_is_cut_off_is_an_error(text: str) -> None:
         parse_trace(text, LAYOUT)
 
 
-def test_where_the_nodes_memory_is() -> None:
-    """Nodes without memory have no place; commas in paths do not end them."""
-    nodes = [{"cpus": 1, "memory": "512M"}, {"cpus": 1}, {"memory": "64M"}]
+def places(nodes: list[dict[str, Any]], version: str) -> list[str]:
+    """What the plugin is told of nodes, with MiB for bytes."""
     layout = parse_layout({"node": nodes}, "file")
-    mib = 1 << 20
-    assert trace_arguments(Path("/a,b"), layout, Path("/out")) == [
-        "-plugin",
-        f"file=/a,,b,out=/out,node=0:0:{512 * mib},node=1:{1024 * mib}:{1024 * mib},"
-        f"node=2:{1024 * mib}:{1088 * mib}",
-    ]
+    release = f"QEMU emulator version {version}.1 (Debian 1:{version}.1+ds-0)"
+    plugin, words = trace_arguments(Path("/a,b"), layout, Path("/out"), release)
+    assert plugin == "-plugin" and words.startswith("file=/a,,b,out=/out,node=")
+    found = [word.split(":") for word in words.split(",node=")[1:]]
+    assert all(int(address) % MIB == 0 for _, *range_ in found for address in range_)
+    return [f"{node}: {int(begin) // MIB}-{int(end) // MIB}" for node, begin, end in found]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("7.2", ["0: 0-512", "2: 1024-1088"]),
+        ("8.1", ["0: 0-512", "2: 1024-1088"]),
+        ("8.2", ["0: 0-512", "2: 512-576"]),
+        ("10.0", ["0: 0-512", "2: 512-576"]),
+    ],
+)
+def test_where_the_nodes_memory_is(version: str, expected: list[str]) -> None:
+    """Nodes without memory have no place; commas in paths do not end them; QEMU 8.2 tells other addresses."""
+    nodes = [{"cpus": 1, "memory": "512M"}, {"cpus": 1}, {"memory": "64M"}]
+    assert places(nodes, version) == expected
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        (("3G", "510M"), ["0: 0-3072", "1: 3072-3582"]),
+        (("3G", "512M"), ["0: 0-3072", "1: 4096-4608"]),
+        (("1G", "2560M"), ["0: 0-1024", "1: 1024-3072", "1: 4096-4608"]),
+        (("4G", "1G"), ["0: 0-3072", "0: 4096-5120", "1: 5120-6144"]),
+    ],
+)
+def test_memory_behind_the_hole(memory: tuple[str, str], expected: list[str]) -> None:
+    """From 3.5 GiB on all but the first three lie behind 4 GiB, and a node may lie on both sides."""
+    assert places([{"cpus": 1, "memory": size} for size in memory], "10.0") == expected
+    assert len(places([{"cpus": 1, "memory": size} for size in memory], "7.2")) == 2
+
+
+def test_a_qemu_that_says_no_version() -> None:
+    """Nothing is counted at places that are guessed."""
+    with pytest.raises(LabError, match="does not say its version") as caught:
+        trace_arguments(Path("/plugin"), LAYOUT, Path("/out"), "what?")
+    assert caught.value.why == "what?"
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("exported", "version"), [("int qemu_plugin_n_vcpus(void) { return 1; }", 1), ("", 2)], ids=["1", "2"]
+)
+def test_the_interface_is_that_of_qemu(tmp_path: Path, exported: str, version: int) -> None:
+    """QEMU 9 takes no plugin for version 1, and older ones none for 2: they are told by what they export."""
+    (tmp_path / "qemu.c").write_text(
+        exported
+        + """
+        #include <dlfcn.h>
+        #include <stdio.h>
+        int main(int argc, char ** argv) {
+            void * plugin = dlopen(argv[argc - 1], RTLD_LAZY);
+            int * version = plugin ? dlsym(plugin, "qemu_plugin_version") : NULL;
+            return version ? printf("%d", *version) < 0 : puts(dlerror());
+        }
+        """
+    )
+    program = tmp_path / "qemu"
+    subprocess.run(["cc", "-rdynamic", tmp_path / "qemu.c", "-o", program, "-ldl"], check=True)
+    done = subprocess.run([program, make_plugin(Store(tmp_path / "cache"))], capture_output=True, text=True)
+    assert done.stdout == str(version)
 
 
 @needs_compiler
