@@ -2,7 +2,8 @@
 
 Arguments are lists, never shell strings. Output goes to a log file as it comes.
 When this program is interrupted, the whole process group that it started ends too.
-When it is killed, nobody reads what they write any more, and they end with their next line.
+When it is killed, nobody reads what they write any more, and they end with their next line;
+those that are tethered end at once.
 Programs do not see inherited ``GIT_*`` variables: many of them ask git about the folder they work in.
 """
 
@@ -68,6 +69,7 @@ def run(
     on_line: Callable[[str], None] | None = None,
     timeout: float | None = None,
     keep_open: Sequence[int] = (),
+    tethered: bool = False,
 ) -> Completed:
     """Run a program to its end and return its status and output; the caller judges the status.
 
@@ -80,12 +82,17 @@ def run(
         on_line: called with each line of output, for progress.
         timeout: seconds after which the program is ended; it then counts as ended by SIGKILL.
         keep_open: file descriptors that the program inherits, such as that of :func:`exclusive`.
+        tethered: whether it ends, with all that it started, when this process is killed.
+            A program that a signal ended then has the status 128 and the signal's number.
 
     Raises:
         ToolMissingError: the program is not there.
         DiskFullError: the program failed, and its output says that the disk is full.
     """
     words = tuple(str(arg) for arg in args)
+    if tethered and not shutil.which(words[0]):
+        raise _missing(words[0])
+    started = [*_TETHER_FOR_ALL, str(os.getpid()), *words] if tethered else words
     lines: list[str] = []
     process: subprocess.Popen[str] | None = None
     timer: threading.Timer | None = None
@@ -93,7 +100,7 @@ def run(
         with interrupt_deferred():
             try:
                 process = subprocess.Popen(
-                    words,
+                    started,
                     cwd=cwd,
                     env=environment() if env is None else dict(env),
                     stdin=subprocess.DEVNULL,
@@ -105,9 +112,7 @@ def run(
                     pass_fds=keep_open,
                 )
             except FileNotFoundError as error:
-                raise ToolMissingError(
-                    f"The program {words[0]} is needed and not installed", hint=f"install {words[0]}"
-                ) from error
+                raise _missing(started[0]) from error
         if timeout is not None:
             timer = threading.Timer(timeout, _end_group, [process])
             timer.daemon = True
@@ -185,9 +190,7 @@ def run_tethered(
                     pass_fds=(*ends[1:], *keep_open),
                 )
             except FileNotFoundError as error:
-                raise ToolMissingError(
-                    f"The program {_TETHER[0]} is needed and not installed", hint="install util-linux"
-                ) from error
+                raise _missing(_TETHER[0], package="util-linux") from error
         while ends:
             os.close(ends.pop())
         if not _pump({read: channel for (read, _), channel in zip(pipes, channels, strict=True)}, until):
@@ -205,6 +208,19 @@ def run_tethered(
 
 # the kernel ends the shell, and what it becomes, with its parent; a parent that was gone before is noticed
 _TETHER = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+
+
+# a shell that is told of its parent's end, and then ends the whole group that it leads
+_TETHER_FOR_ALL = (
+    *("setpriv", "--pdeathsig", "TERM", "sh", "-c"),
+    'trap "kill -KILL 0" TERM; [ "$PPID" = "$0" ] || exit; "$@" & wait $!',
+)
+
+
+def _missing(program: str, package: str | None = None) -> ToolMissingError:
+    return ToolMissingError(
+        f"The program {program} is needed and not installed", hint=f"install {package or program}"
+    )
 
 
 def _pump(channels: Mapping[int, Callable[[bytes], None]], until: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from numamirror_build.data import templates
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, ToolMissingError
 from numamirror_build.lab.initramfs import make_initramfs
 from numamirror_build.lab.modules import read_module
 
@@ -74,6 +75,9 @@ def make_guest(command: Command, *, busybox: Path, modules: Sequence[Path]) -> b
         command: what it runs.
         busybox: a busybox that needs no libraries.
         modules: files of kernel modules, in the order in which they are loaded.
+
+    Raises:
+        ToolMissingError: there is no such program.
     """
     names = [f"{path.name.partition('.ko')[0]}.ko" for path in modules]
     files = {
@@ -107,4 +111,21 @@ def _script(command: Command) -> str:
     """A shell script that becomes the command."""
     variables = [f"export {name}={shlex.quote(value)}" for name, value in command.env.items()]
     folder = f"cd {shlex.quote(str(command.folder))} || exit 126"
-    return "\n".join([*variables, folder, f"exec {shlex.join(command.words)}", ""])
+    words = (_program(command), *command.words[1:])
+    return "\n".join([*variables, folder, f"exec {shlex.join(words)}", ""])
+
+
+def _program(command: Command) -> str:
+    """The command's program with its folder: for a name alone busybox's shell would rather take its own."""
+    name = command.words[0]
+    if "/" in name:
+        return name
+    folders = command.env.get("PATH", os.defpath)
+    found = shutil.which(name, path=folders)
+    if not found:
+        raise ToolMissingError(
+            f"There is no program {name} to run in the lab",
+            where=f"the folders {folders}",
+            hint="install it here: the machine has this system's programs",
+        )
+    return found

@@ -128,7 +128,8 @@ class PackageSource:
         options = self._options if program.startswith("apt") else ()
         # as root, apt would fetch as a user who may not write to the cache
         options += ("-o", "APT::Sandbox::User=root") if program == "apt-get" else ()
-        done = proc.run([program, *options, *arguments], cwd=cwd, env={**proc.environment(), "LC_ALL": "C"})
+        env = {**proc.environment(), "LC_ALL": "C"}
+        done = proc.run([program, *options, *arguments], cwd=cwd, env=env, tethered=True)
         if done.returncode != 0:
             lines = [line for line in done.output.splitlines() if line.startswith("E:")]
             raise ToolMissingError(

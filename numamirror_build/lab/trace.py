@@ -87,11 +87,11 @@ def make_plugin(store: Store) -> Path:
         BuildError: it does not compile.
     """
     compiler = proc.find_tool("cc", hint="install it (Debian, Ubuntu: apt install gcc)")
-    version = proc.run([compiler, "--version"]).output.partition("\n")[0]
+    version = proc.run([compiler, "--version"], tethered=True).output.partition("\n")[0]
     key = digest([file_sha256(SOURCE), file_sha256(HEADER), version, _FLAGS])
 
     def make(folder: Path) -> Mapping[str, Any]:
-        done = proc.run([compiler, *_FLAGS, SOURCE, "-o", folder / "trace.so"])
+        done = proc.run([compiler, *_FLAGS, SOURCE, "-o", folder / "trace.so"], tethered=True)
         if done.returncode:
             raise BuildError("The trace does not compile", where=str(SOURCE), why=done.output[-500:])
         return {"compiler": version}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -79,29 +81,41 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv("LAB_TEST", str(tmp_path))
-    mounts = MOUNTS.read_text()
     yield
     for _ in range(100):
-        if not machines(tmp_path):
+        if not processes(tmp_path):
             break
         time.sleep(0.05)
-    assert machines(tmp_path) == []
-    assert MOUNTS.read_text() == mounts
+    assert processes(tmp_path) == {}
+    assert mounts(tmp_path) == []
     assert list(temporary.iterdir()) == []
 
 
-def machines(tmp_path: Path) -> list[int]:
-    """The machines that this test has started and that run: its environment is theirs."""
-    found = []
+def processes(tmp_path: Path) -> dict[int, str]:
+    """What this test has started and still runs, and what that has started: its environment is theirs."""
+    found = {}
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            is_ours = f"LAB_TEST={tmp_path}\0".encode() in (process / "environ").read_bytes()
-            is_machine = b"qemu-system" in (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if is_ours and is_machine:
-            found.append(int(process.name))
+        with contextlib.suppress(OSError):
+            if f"LAB_TEST={tmp_path}\0".encode() in (process / "environ").read_bytes():
+                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
     return found
+
+
+def mounts(tmp_path: Path) -> list[str]:
+    """Mounts that the lab could have made: of a kind that its machines have, or where the test has files."""
+    lines = MOUNTS.read_text().splitlines()
+    return [line for line in lines if line.split()[2] == "9p" or str(tmp_path) in line]
+
+
+def machines(tmp_path: Path) -> list[int]:
+    """The machines that this test has started and that run."""
+    return [number for number, words in processes(tmp_path).items() if "qemu-system" in words.split(" ")[0]]
+
+
+def computed(process: int) -> float:
+    """Seconds of processor time that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def start(folder: Path, *words: str | Path) -> subprocess.Popen[str]:
@@ -171,16 +185,68 @@ def test_killed_while_the_command_runs(tmp_path: Path) -> None:
     assert (tmp_path / "s/x").read_text() == "x\n"
 
 
-def test_killed_at_many_moments(tmp_path: Path) -> None:
-    """Whenever it is killed while a machine starts, the machine ends, too."""
-    seen = 0
-    for moment in range(12):
-        process = start(tmp_path, *SMALL, "--", "true")
-        time.sleep(0.4 + 0.15 * moment)
-        seen += len(machines(tmp_path))
-        process.kill()
-        process.communicate()
-    assert seen > 0
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.3])
+def test_killed_before_there_is_a_machine(tmp_path: Path, seconds: float) -> None:
+    """Whatever it is at while it looks for the parts and makes the first file system."""
+    process = start(tmp_path, *SMALL, "--", "true")
+    while process.poll() is None and computed(process.pid) < seconds:
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.1, 0.5, 1.5, 3.0, 5.0])
+def test_killed_while_the_machine_starts(tmp_path: Path, seconds: float) -> None:
+    """The machine has computed for so long: firmware, kernel, modules; it needs about 7 seconds."""
+    process = start(tmp_path, *SMALL, "--", "true")
+    while not (found := machines(tmp_path)):
+        assert process.poll() is None
+        time.sleep(0.01)
+    while computed(found[0]) < seconds:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+
+
+def test_killed_while_the_machine_ends(tmp_path: Path) -> None:
+    """The command has said its last word, and the machine is being switched off."""
+    process = start(tmp_path, *SMALL, "--", "echo", "last")
+    assert process.stdout and process.stdout.readline() == "last\n"
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("program", "making"),
+    [
+        ("apt-get", "packages import PackageSource; PackageSource(store, Quiet()).alone('busybox-static')"),
+        ("cc", "trace import make_plugin; make_plugin(store)"),
+    ],
+    ids=["apt-get", "cc"],
+)
+def test_killed_while_a_part_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, making: str
+) -> None:
+    """What fetches a package or compiles the trace ends with it, and so does what that has started."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / program).write_text(f"#!/bin/sh\nsleep 600 & echo >{tmp_path}/begun; sleep 600\n")
+    (tmp_path / "bin" / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    code = f"""
+from pathlib import Path
+from numamirror_build.progress import Quiet
+from numamirror_build.store import Store
+store = Store(Path({str(tmp_path / "cache")!r}))
+from numamirror_build.lab.{making}
+"""
+    process = subprocess.Popen([sys.executable, "-c", code])
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    assert any(words == "sleep 600 " for words in processes(tmp_path).values())
+    process.kill()
+    process.wait()
 
 
 @pytest.mark.sources

@@ -35,8 +35,13 @@ def shares(verification: Verification, arm: str) -> list[tuple[float, float]]:
     return [(each["weights"]["remote_share"], each["kv"]["remote_share"]) for each in found]
 
 
-def test_the_smallest_size(store: Store, pipeline: Pipeline) -> None:
+UPSTREAMS = pytest.mark.parametrize("which", ["pipeline", "ik_pipeline"], ids=["llama.cpp", "ik_llama.cpp"])
+
+
+@UPSTREAMS
+def test_the_smallest_size(store: Store, which: str, request: pytest.FixtureRequest) -> None:
     """On two nodes the mirror reads nothing remotely; pristine without mmap reads about half of it."""
+    pipeline: Pipeline = request.getfixturevalue(which)
     pristine, patched = pipeline.portable_builds
     made = verify_in_lab(store, pristine=pristine, patched=patched, scope=SMALLEST, progress=Quiet())
     assert made.passed and len(made.checks) == 6
@@ -47,7 +52,7 @@ def test_the_smallest_size(store: Store, pipeline: Pipeline) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["pipeline", "ik_pipeline"])
+@UPSTREAMS
 def test_the_whole(which: str, request: pytest.FixtureRequest) -> None:
     """Both machines, all arms, three models, in the time that is promised."""
     pipeline: Pipeline = request.getfixturevalue(which)

@@ -159,6 +159,32 @@ def test_nothing_stays_behind(tmp_path: Path, end: signal.Signals) -> None:
     assert gone(child)
 
 
+def test_all_that_a_tethered_program_started_ends_with_a_killed_parent(tmp_path: Path) -> None:
+    """After kill -9 of the process that started it, its children end, too."""
+    script = f"sleep 60 & echo $! >{tmp_path}/child; echo $$ >{tmp_path}/program; wait"
+    code = f"from numamirror_build import proc; proc.run(['sh', '-c', {script!r}], tethered=True)"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    pids = [written_number(tmp_path / name) for name in ("child", "program")]
+    assert all(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in pids)
+    parent.kill()
+    parent.wait()
+    assert all(gone(pid) for pid in pids)
+
+
+def test_a_tethered_program_is_run_as_any_other(tmp_path: Path) -> None:
+    """Words, folder, output and status are its own; a signal's number is added to 128."""
+    words = ["sh", "-c", 'pwd; printf "%s|" "$@" >&2; cat; exit 3', "sh", "two words", "$HOME 'x'"]
+    done = proc.run(words, cwd=tmp_path, tethered=True)
+    assert (done.returncode, done.output) == (3, f"{tmp_path}\ntwo words|$HOME 'x'|")
+    assert done.args == tuple(words)
+    assert proc.run(sh("kill -9 $$"), tethered=True).returncode == 128 + signal.SIGKILL
+    begun = time.monotonic()
+    assert proc.run(sh("sleep 60 & sleep 60"), tethered=True, timeout=1).returncode == -signal.SIGKILL
+    assert time.monotonic() - begun < 30
+    with pytest.raises(ToolMissingError, match="nowhere"):
+        proc.run(["nowhere"], tethered=True)
+
+
 def tethered(script: str, *channels: bytearray, timeout: float = 30) -> int | None:
     """Run a shell script that gets the channels' paths as arguments."""
     return proc.run_tethered(

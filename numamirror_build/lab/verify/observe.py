@@ -115,7 +115,7 @@ class Laboratory:
         def make(folder: Path) -> dict[str, Any]:
             driver = make_driver(self.store, self.builds["pristine"], self.profile)
             words = _words(driver, NO_MMAP, setting, model, folder / _LOGITS, threads=arm.threads(setting))
-            done = proc.run(words, env=_ENV, timeout=SECONDS)
+            done = proc.run(words, env=_ENV, timeout=SECONDS, tethered=True)
             if done.returncode:
                 raise _Died(f"the program ended with status {done.returncode}: {done.output[-_LAST:]}")
             return {"facts": {}, "counts": []}
@@ -151,7 +151,7 @@ def make_driver(store: Store, build: Build, profile: Profile) -> Path:
         BuildError: it does not compile.
     """
     compiler = proc.find_tool("c++", hint="install it (Debian, Ubuntu: apt install g++)")
-    version = proc.run([compiler, "--version"]).output.partition("\n")[0]
+    version = proc.run([compiler, "--version"], tethered=True).output.partition("\n")[0]
     key = digest([file_sha256(DRIVER), file_sha256(HEADER), _FLAGS, version, build.key, profile.libraries])
     tree, libraries = build.tree.path, build.libraries
 
@@ -162,7 +162,8 @@ def make_driver(store: Store, build: Build, profile: Profile) -> Path:
                 *(f"-I{HEADER.parent}", DRIVER, "-o", folder / "driver", f"-L{libraries}"),
                 *(f"-Wl,-rpath,{libraries}", f"-Wl,-rpath-link,{libraries}"),
                 *(*(f"-l:{name}" for name in profile.libraries), "-ldl"),
-            ]
+            ],
+            tethered=True,
         )
         if done.returncode:
             errors = [line for line in done.output.splitlines() if "error" in line]

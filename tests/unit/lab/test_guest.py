@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, ToolMissingError
 from numamirror_build.lab.guest import Command, make_guest, passed_environment
 
 
@@ -77,6 +77,24 @@ def test_words_and_variables_come_through_as_they_are(tmp_path: Path) -> None:
         check=True,
     )
     assert shown.stdout == f"x'\n$y{tmp_path}\n".encode()
+
+
+@pytest.mark.parametrize(("name", "run"), [("ls", "{}/b/ls"), ("./ls", "./ls"), ("a/ls", "a/ls")])
+def test_a_name_is_that_of_the_hosts_program(tmp_path: Path, name: str, run: str) -> None:
+    """The first on the command's PATH is run, not what busybox has of that name; a path stays as it is."""
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "ls").write_text("")
+    (tmp_path / "b/ls").chmod(0o755)
+    command = Command((name, "-l"), {"PATH": f"{tmp_path}/a:{tmp_path}/b"}, tmp_path)
+    assert guest(tmp_path, command)["command"].decode().endswith(f"exec {run.format(tmp_path)} -l\n")
+
+
+def test_a_program_that_is_not_there_is_an_error_at_once(tmp_path: Path) -> None:
+    """No machine is started for it; the message has the name, and where it was looked for."""
+    with pytest.raises(ToolMissingError, match="There is no program numactl") as caught:
+        guest(tmp_path, Command(("numactl", "-H"), {"PATH": "/nowhere"}, tmp_path))
+    assert caught.value.where == "the folders /nowhere"
 
 
 def test_the_first_process_loads_modules_in_order(tmp_path: Path) -> None:
