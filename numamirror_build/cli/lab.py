@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 EVEN: Mapping[str, Any] = {"nodes": 2, "cpus_per_node": 2, "mem_per_node": "1G", "distance": DISTANCE}
 
+_ILLEGAL = """\
+numamirror-build: the program ended with an instruction that the machine's CPUs do not have
+  next:  they have no AVX-512; build with --cmake-arg -DGGML_NATIVE=OFF, see docs/lab.md"""
+
 
 def chosen_layout(file: Path | None, given: Mapping[str, Any]) -> Layout:
     """The layout of a file, or that of the options; a usage error if both are there.
@@ -86,6 +90,8 @@ def run(
         if json:
             error.details.update(_texts(collected))
         raise
+    if outcome.exit_status == 128 + signal.SIGILL and not json:
+        click.echo(_ILLEGAL, err=True)
     if trace and outcome.trace:
         write_json(trace.absolute(), outcome.trace.as_json())
     document = {

@@ -24,16 +24,17 @@ class FakeLab:
     asked: dict[str, Any] = field(default_factory=dict)
     error: Exception | None = None
     stderr: bytes = b"err\n"
+    status: int = 3
 
     def run(self, layout: Any, command: Any, parts: Any, **more: Any) -> Outcome:
-        """Answers with status 3."""
+        """Answers with a status."""
         self.asked = {"layout": layout, "command": command, **more}
         more["on_stdout"](b"out\n")
         more["on_stderr"](self.stderr)
         if self.error:
             raise self.error
         trace = Trace((Count("generation", "kv", 0, 0, 8, 0),)) if more["plugin"] else None
-        return Outcome(3, (SeenNode(0, "0", 1, (10,)),), {"file": 4}, 1.5, 2.5, trace)
+        return Outcome(self.status, (SeenNode(0, "0", 1, (10,)),), {"file": 4}, 1.5, 2.5, trace)
 
 
 @dataclass
@@ -65,6 +66,15 @@ def test_defaults(fake: FakeLab, tmp_path: Path, capfdbinary: pytest.CaptureFixt
     assert fake.asked["command"].folder == tmp_path
     assert fake.asked["command"].scratch is None
     assert fake.asked["timeout"] == 600
+
+
+def test_a_program_for_other_cpus(fake: FakeLab, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """An illegal instruction, of which the shell in the machine says nothing, is explained."""
+    fake.status = 132
+    assert run(["lab", "run", "--quiet", "--", "prog"]) == 132
+    assert b"build with --cmake-arg -DGGML_NATIVE=OFF" in capfdbinary.readouterr().err
+    assert run(["lab", "run", "--quiet", "--json", "--", "prog"]) == 132
+    assert b"GGML_NATIVE" not in capfdbinary.readouterr().err
 
 
 def test_all_options(fake: FakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
