@@ -3,6 +3,7 @@ from __future__ import annotations
 import lzma
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ def _zstd(content: bytes) -> bytes:
     return subprocess.run(["zstd", "-q"], input=content, check=True, capture_output=True).stdout
 
 
-PACK = {"": bytes, ".xz": lzma.compress, ".zst": _zstd}
+PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".xz": lzma.compress, ".zst": _zstd}
 
 
 def write(folder: Path, name: str, depends: str, *, packed: str = "") -> Path:

@@ -156,7 +156,7 @@ def places(nodes: list[dict[str, Any]], version: str) -> list[str]:
 )
 def test_where_the_nodes_memory_is(version: str, expected: list[str]) -> None:
     """Nodes without memory have no place; commas in paths do not end them; QEMU 8.2 tells other addresses."""
-    nodes = [{"cpus": 1, "memory": "512M"}, {"cpus": 1}, {"memory": "64M"}]
+    nodes: list[dict[str, Any]] = [{"cpus": 1, "memory": "512M"}, {"cpus": 1}, {"memory": "64M"}]
     assert places(nodes, version) == expected
 
 
