@@ -159,7 +159,7 @@ def refusal(seen: dict[str, Any], case: str) -> str:
     """The code of the error for which a model was not loaded; its words were said on the standard error."""
     found = answer(seen, case)
     error = found["status"]["error"]
-    assert not found["loaded"] and not found["status"]["active"]
+    assert not found["loaded"] and not found["status"]["bytes_per_replica"]
     assert error["message"] == seen[case]["said"]
     return str(error["code"])
 
