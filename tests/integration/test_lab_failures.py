@@ -35,7 +35,7 @@ LAYOUT = {
 }
 CASES = (
     *("nothing", "cpuset", "cpuset-warn", "membind", "interleave", "cpunodebind", "refused"),
-    *("memory", "full", "full-warn", "balancing", "unmirrored"),
+    *("memory", "balancing", "unmirrored"),
 )
 # becomes the program that its arguments name; of x86-64's system calls mbind (237) answers EPERM,
 # as in many containers
@@ -84,13 +84,6 @@ run refused "$python" -c "$refused" $load
 echo 1 >/proc/sys/kernel/numa_balancing
 
 run memory ./memory_driver expect:150000000 status
-mkdir /tmp/full
-mount -t tmpfs -o mpol=bind:1,size=100% full /tmp/full
-free=$(sed -n 's/.*MemFree: *\([0-9]*\) kB/\1/p' /sys/devices/system/node/node1/meminfo)
-head -c $((free - 2560))K /dev/zero >/tmp/full/file
-run full $load
-run full-warn $warn $load
-umount /tmp/full
 
 # the kernel looks for pages to move at once, and not after seconds, which mean nothing here
 mount -t debugfs debug /sys/kernel/debug
@@ -209,13 +202,6 @@ def test_a_node_with_too_little_memory(seen: dict[str, Any]) -> None:
     assert error.startswith("numa mirror: not enough memory on node 1; node 0 needs 144.0 MiB, has ")
     assert status["error"] == {"code": "no-memory", "message": error}
     assert status["bytes_per_replica"] == 0
-
-
-def test_a_node_that_others_have_filled(seen: dict[str, Any]) -> None:
-    """A model does not load, or loads without the mirror: what is in a tmpfs cannot be given back."""
-    assert refusal(seen, "full") == "no-memory"
-    assert "not enough memory on node 1; node 0 needs 4.0 MiB, has " in seen["full"]["said"]
-    assert is_warned(seen, "full-warn", "full")
 
 
 def test_automatic_balancing(seen: dict[str, Any]) -> None:
