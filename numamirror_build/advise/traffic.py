@@ -25,6 +25,8 @@ _STATE_BYTES = 4  # recurrent states are F32
 
 # of so many layers the last sees everything: upstream has these numbers in its code, not in the file
 _PERIODS = {"gemma2": 2, "gemma3": 6, "gemma3n": 5, "gpt-oss": 2, "cohere2": 4, "exaone4": 4, "olmo2": 4}
+_MOST_LAYERS = 1 << 16
+_LARGEST = 1 << 32  # of any number of something that a model says
 _WINDOW_BATCH = 512  # a cache with a window also holds the batch that is being computed
 
 
@@ -129,13 +131,15 @@ class _Model:
     def __init__(self, header: Header) -> None:
         self.header = header
         self.assumptions: list[str] = []
-        blocks = self.fact("block_count", None)
-        if not isinstance(blocks, int):
+        if self.fact("block_count", None) is None:
             raise ModelError(
                 "The model does not say how many layers it has",
                 where=f"{header.arch}.block_count",
                 hint="give the model's first part, or another file",
             )
+        blocks = self.number("block_count")
+        if blocks > _MOST_LAYERS:
+            raise self.nonsense("block_count", blocks)
         self.blocks = blocks - self.number("nextn_predict_layers")
         count, used = self.number("expert_count"), self.number("expert_used_count")
         self.experts = (used, count) if count and used else None
@@ -147,7 +151,21 @@ class _Model:
         return default if value is None else value
 
     def number(self, key: str) -> int:
-        return int(self.fact(key, 0))
+        return self.checked(key, self.fact(key, 0))
+
+    def checked(self, key: str, value: Any) -> int:
+        """A value that a model can have as a number of something."""
+        if not isinstance(value, int) or not 0 <= value <= _LARGEST:
+            raise self.nonsense(key, value)
+        return value
+
+    def nonsense(self, key: str, value: Any) -> ModelError:
+        return ModelError(
+            "The model says of itself what cannot be",
+            where=f"{self.header.arch}.{key}",
+            why=f"it is {str(value)[:60]!r}",
+            hint="download or convert the model again, or give another file",
+        )
 
     def use(self, name: str) -> Use:
         """How one token uses a tensor."""
@@ -201,6 +219,8 @@ class _Model:
                 f"The file does not say which layers have the window of {window} tokens: none is counted."
             )
             return [None] * self.blocks
+        if not isinstance(pattern, (int, tuple)) or pattern == ():
+            raise self.nonsense("attention.sliding_window_pattern", pattern)
         if isinstance(pattern, int):
             pattern = [not pattern or (number + 1) % pattern != 0 for number in range(self.blocks)]
         return [window if pattern[number % len(pattern)] else None for number in range(self.blocks)]
@@ -225,7 +245,11 @@ class _Model:
 
     def of_layer(self, key: str, number: int, default: int) -> int:
         value = self.fact(key, default)
-        return int(value[number]) if isinstance(value, tuple) else int(value)
+        if isinstance(value, tuple):
+            if number >= len(value):
+                raise self.nonsense(key, value)
+            value = value[number]
+        return self.checked(key, value)
 
 
 def _element(cache_type: str) -> float:

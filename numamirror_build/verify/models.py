@@ -248,7 +248,7 @@ def find_model(store: Store, wanted: str | Path, *, progress: Progress) -> Model
             hint=f"give the path of a GGUF file, or the name {SMOLLM2} for a small real model",
         )
     check_magic(path)
-    stats = [(part, part.stat()) for part in parts_of(path)]
+    stats = [(part, _present(part).stat()) for part in parts_of(path)]
     identity = digest([[str(part.resolve()), stat.st_size, stat.st_mtime_ns] for part, stat in stats])
     return Model(path.stem, path, identity)
 
@@ -334,9 +334,7 @@ def read_model(path: Path) -> Header:
     facts: dict[str, Any] = {}
     tensors: dict[str, Tensor] = {}
     for part in parts_of(path):
-        if not part.is_file():
-            raise ModelError("A part of the model is missing", where=str(part))
-        check_magic(part)
+        check_magic(_present(part))
         try:
             header = read_header(part)
         except (ValueError, OverflowError, struct.error) as error:
@@ -346,9 +344,18 @@ def read_model(path: Path) -> Header:
                 why=f"its {part.stat().st_size} bytes do not hold what its header says ({error})",
                 hint="download or convert the model again",
             ) from error
+        twice = sorted(tensors.keys() & header.tensors.keys())
+        if twice:
+            raise ModelError("Two parts of the model have the same tensor", where=str(part), why=twice[0])
         facts = {**header.facts, **facts}
         tensors.update(header.tensors)
     return Header(facts, tensors)
+
+
+def _present(part: Path) -> Path:
+    if not part.is_file():
+        raise ModelError("A part of the model is missing", where=str(part))
+    return part
 
 
 def parts_of(path: Path) -> list[Path]:

@@ -190,6 +190,33 @@ def test_a_file_that_says_too_little() -> None:
         counted(DENSE, block_count=None)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("block_count", "two"),
+        ("block_count", -1),
+        ("block_count", 1 << 31),
+        ("expert_count", 1.5),
+        ("embedding_length", 1 << 60),
+        ("attention.head_count_kv", (1,)),
+        ("attention.head_count", ("x", "y")),
+        ("attention.sliding_window", float("nan")),
+    ],
+)
+def test_a_model_that_says_what_cannot_be(key: str, value: Any) -> None:
+    """Texts, fractions, numbers below nothing or beyond all models, lists that are too short: one clear error."""
+    with pytest.raises(ModelError, match="what cannot be") as caught:
+        counted(DENSE, **{key: value})
+    assert key in str(caught.value.where)
+
+
+@pytest.mark.parametrize("pattern", ["every second", (), 0.5])
+def test_a_window_without_a_pattern(pattern: Any) -> None:
+    """The same of the pattern of a sliding window."""
+    with pytest.raises(ModelError, match="what cannot be"):
+        counted(DENSE, attention__sliding_window=8, attention__sliding_window_pattern=pattern)
+
+
 def test_real_files(tmp_path: Path) -> None:
     """Of models that the verification makes everything is counted, as the package ``gguf`` reads them."""
     for recipe in RECIPES[:4]:

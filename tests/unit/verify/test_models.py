@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 
 from numamirror_build.errors import ModelError, VerificationError
@@ -132,14 +133,23 @@ def test_contents_are_all_tensors(tmp_path: Path) -> None:
 
 
 def test_contents_of_a_model_in_parts(tmp_path: Path) -> None:
-    """A model in several files counts as a whole, and all parts must be there."""
+    """A model in several files counts as a whole; all parts must be there, and none of them twice."""
     model = make_model(Store(tmp_path / "store"), RECIPES[1])
     first, second = (tmp_path / f"m-0000{part}-of-00002.gguf" for part in (1, 2))
     shutil.copy(model.path, first)
-    with pytest.raises(ModelError, match="part of the model is missing"):
+    for read in (read_contents, lambda path: find_model(Store(tmp_path), path, progress=Quiet())):
+        with pytest.raises(ModelError, match="part of the model is missing"):
+            read(first)
+    writer = gguf.GGUFWriter(second, "llama")
+    writer.add_tensor("more.weight", np.zeros((4, 8), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert read_contents(first).tensors == read_contents(model.path).tensors + 1
+    shutil.copy(first, second)
+    with pytest.raises(ModelError, match="have the same tensor"):
         read_contents(first)
-    shutil.copy(make_model(Store(tmp_path / "store"), RECIPES[3]).path, second)
-    assert read_contents(first).tensors > read_contents(model.path).tensors
 
 
 def test_a_file_that_is_no_gguf(tmp_path: Path) -> None:
