@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import shutil
 import sys
@@ -11,6 +12,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from numamirror_build import proc
 from numamirror_build.errors import ContentMismatchError, SourceError
@@ -18,12 +20,19 @@ from numamirror_build.progress import Progress
 from numamirror_build.store import Entry, Store, digest, file_sha256
 from numamirror_build.upstreams.pins import Binding, Pin
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _PIP = (sys.executable, "-m", "pip")
 _QUIET = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
 
 MAX_BYTES = 4 << 30
 MAX_MEMBERS = 200_000
 """What an archive may unpack to; known sdists stay below 300 MB and 10,000 members."""
+MAX_NAME = 1024
+MAX_DEPTH = 64
+MAX_HEADER = 1 << 20
+"""Bytes and folders of a path, and bytes of what an archive says of a member, which is read at once."""
 
 
 def fetch_sdist(store: Store, pin: Pin, *, progress: Progress) -> Path:
@@ -110,9 +119,9 @@ def unpack_sdist(archive: Path, into: Path, *, only: str = "") -> Path:
         SourceError: the archive is damaged, or contains something that no sdist should.
     """
     try:
-        with tarfile.open(archive, "r|gz") as tar:
+        with tarfile.open(archive, "r|gz", tarinfo=_Member) as tar:
             top = _unpack(tar, into, PurePosixPath(only))
-    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError) as error:
+    except (tarfile.TarError, zlib.error, gzip.BadGzipFile, EOFError, ValueError) as error:
         raise SourceError("An sdist is damaged", where=str(archive), why=str(error)) from error
     except (_Hostile, FileExistsError) as error:
         raise SourceError(
@@ -129,6 +138,26 @@ class _Hostile(Exception):
     """Something in an archive that could do harm."""
 
 
+class _Member(tarfile.TarInfo):
+    """A member of an archive, whose header is looked at before what it describes is read."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        member = super().frombuf(buf, encoding, errors)
+        if member.size < 0 or (member.type in _DESCRIPTIONS and member.size > MAX_HEADER):
+            raise _Hostile(f"{member.size} bytes of what describes a member")
+        return member
+
+
+_DESCRIPTIONS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+
+
 def _unpack(tar: tarfile.TarFile, into: Path, only: PurePosixPath) -> str | None:
     top = None
     links = []
@@ -136,6 +165,7 @@ def _unpack(tar: tarfile.TarFile, into: Path, only: PurePosixPath) -> str | None
         path = PurePosixPath(member.name)
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise _Hostile(f"{member.name!r} lies outside of its folder")
+        _check_name(member.name)
         if top not in (None, path.parts[0]):
             raise _Hostile(f"{member.name!r} does not lie below {top!r}")
         inside = path.relative_to(path.parts[0])
@@ -153,21 +183,41 @@ def _unpack(tar: tarfile.TarFile, into: Path, only: PurePosixPath) -> str | None
                 shutil.copyfileobj(content, stream, 1 << 20)
             target.chmod(0o755 if member.mode & 0o100 else 0o644)
         elif member.issym():
+            _check_name(member.linkname)
             target.symlink_to(member.linkname)
             links.append(target)
         else:
             raise _Hostile(f"{member.name!r} is neither file, folder nor symbolic link")
     for link in links:
-        if top is None or not link.resolve().is_relative_to((into / top).resolve()):
+        if top is None or not _is_inside(link, into / top):
             link.unlink()
             raise _Hostile(f"the link {link.relative_to(into)} leads out of its folder")
     return top
+
+
+def _check_name(name: str) -> None:
+    """Refuse a path that a file system cannot take, or that is so deep that nobody could remove it."""
+    path = PurePosixPath(name)
+    longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
+    if len(os.fsencode(name)) > MAX_NAME or len(path.parts) > MAX_DEPTH or longest > 255:
+        raise _Hostile(f"{name[:60]!r}... is longer or deeper than any path should be")
+    if not path.parts or "\0" in name:
+        raise _Hostile(f"{name!r} is no path")
+
+
+def _is_inside(link: Path, folder: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # links in a circle, which Python 3.13 no longer says by an error
+        return False
 
 
 def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     total = 0
     for number, member in enumerate(tar, start=1):
         total += member.size
+        if member.issparse() or member.size < 0:
+            raise _Hostile(f"{member.name!r} is a file with holes, or less than none")
         if total > MAX_BYTES or number > MAX_MEMBERS:
             raise _Hostile(f"more than {MAX_BYTES} bytes or {MAX_MEMBERS} members")
         yield member

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import random
 import tarfile
@@ -159,6 +160,34 @@ HOSTILE = {
     "file twice": [member("x-1/a", b"x"), member("x-1/a", b"y")],
     "file as folder": [member("x-1/a", b"x"), member("x-1/a/b", b"y")],
     "no name": [member(".", type=tarfile.DIRTYPE)],
+    "links in a circle": [link("x-1/a", "b"), link("x-1/b", "a")],
+    "link to itself": [link("x-1/a", "a")],
+    "link to nothing": [link("x-1/a", "")],
+    "link over a folder": [member("x-1/a", type=tarfile.DIRTYPE), link("x-1/a", "..")],
+    "write through a link to a folder": [
+        member("x-1/d/f", b"x"),
+        link("x-1/l", "d"),
+        member("x-1/l", type=tarfile.DIRTYPE),
+        member("x-1/l/g", b"x"),
+    ],
+    "long name": [member("x-1/" + "n" * 256, b"x")],
+    "long link": [link("x-1/a", "n" * 5000)],
+    "long path": [member("x-1/" + f"{'n' * 50}/" * 30 + "f", b"x")],
+    "deep": [member("x-1/" + "n/" * 400 + "f", b"x")],
+    "no text": [member("x-1/a", b"x", pax_headers={"path": "x-1/a\0b"})],
+    "less than nothing": [member("x-1/a", b"x", pax_headers={"size": "-5"})],
+    "terabytes of holes": [
+        member(
+            "x-1/a",
+            b"1\n0\n5\nhello".ljust(517, b"\0"),
+            pax_headers={
+                "GNU.sparse.major": "1",
+                "GNU.sparse.minor": "0",
+                "GNU.sparse.name": "x-1/a",
+                "GNU.sparse.realsize": str(1 << 45),
+            },
+        )
+    ],
 }
 
 
@@ -173,6 +202,43 @@ def test_hostile_content_is_refused(tmp_path: Path, members: list[tuple[tarfile.
     outside = [path for path in tmp_path.rglob("*") if path.is_file() and not path.is_relative_to(out)]
     assert outside == [tmp_path / "x-1.tar.gz"]
     assert not Path("/tmp/evil").exists()
+
+
+def header(size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """The header of a member that says to be of that size."""
+    info = tarfile.TarInfo("x-1/a")
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_long_description_of_a_member_is_not_read(tmp_path: Path, kind: bytes) -> None:
+    """Names and attributes, which are read at once, are refused by their size alone."""
+    archive = tmp_path / "x-1.tar.gz"
+    archive.write_bytes(gzip.compress(header(sdist.MAX_HEADER + 1, kind) + b"\0" * 1024))
+    with pytest.raises(SourceError, match="what describes a member"):
+        unpack_sdist(archive, tmp_path / "out")
+    archive.write_bytes(gzip.compress(header(-512, kind) + b"\0" * 1024))
+    with pytest.raises(SourceError, match="what describes a member"):
+        unpack_sdist(archive, tmp_path / "out")
+
+
+def test_a_member_that_says_to_be_larger_than_any_disk(tmp_path: Path) -> None:
+    """It is refused before a byte of it is unpacked."""
+    archive = tmp_path / "x-1.tar.gz"
+    archive.write_bytes(gzip.compress(header(1 << 50) + b"\0" * 1024))
+    with pytest.raises(SourceError, match="more than"):
+        unpack_sdist(archive, tmp_path / "out")
+
+
+def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive that unpacks to a thousand times its size ends where the limit is; what was written is less."""
+    monkeypatch.setattr(sdist, "MAX_BYTES", 8 << 20)
+    archive = pack(tmp_path, *(member(f"x-1/{number}", bytes(3 << 20)) for number in range(8)))
+    assert archive.stat().st_size < (8 * 3 << 20) // 500
+    with pytest.raises(SourceError, match="more than"):
+        unpack_sdist(archive, tmp_path / "out")
+    assert sum(path.stat().st_size for path in (tmp_path / "out/x-1").iterdir()) <= 8 << 20
 
 
 @pytest.mark.parametrize("limit", ["MAX_BYTES", "MAX_MEMBERS"])
