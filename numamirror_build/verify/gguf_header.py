@@ -83,7 +83,9 @@ def read_header(path: Path) -> Header:
         if name in sizes:
             raise ValueError(f"the tensor {_shown(name)} comes twice")
         if offset % alignment:
-            raise ValueError(f"the tensor {_shown(name)} begins at {offset}, between multiples of {alignment}")
+            raise ValueError(
+                f"the tensor {_shown(name)} begins at {offset}, between multiples of {alignment}"
+            )
         sizes[name] = _size(kind, shape, until.get(offset, 0), alignment)
     end = 0
     for offset, name in sorted((offset, name) for name, _, _, offset in infos):

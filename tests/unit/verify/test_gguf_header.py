@@ -69,7 +69,14 @@ def test_a_header_that_makes_no_sense(tmp_path: Path) -> None:
     """Lengths beyond the file's end, unknown kinds of values, old versions, and bad alignments are errors."""
     path = tmp_path / "model.gguf"
     good = header(("x", 32, 0, 0)) + b"x" * 128
-    for place, change in ((4, b"\1"), (4, b"\4"), (4, b"\0\0\0\3"), (24, b"\xff" * 8), (16, b"\xff" * 4), (52, b"\x63")):
+    for place, change in (
+        (4, b"\1"),
+        (4, b"\4"),
+        (4, b"\0\0\0\3"),
+        (24, b"\xff" * 8),
+        (16, b"\xff" * 4),
+        (52, b"\x63"),
+    ):
         path.write_bytes(good[:place] + change + good[place + len(change) :])
         with pytest.raises((ValueError, struct.error)):
             read_header(path)
