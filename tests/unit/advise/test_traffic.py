@@ -204,7 +204,7 @@ def test_a_file_that_says_too_little() -> None:
     ],
 )
 def test_a_model_that_says_what_cannot_be(key: str, value: Any) -> None:
-    """Texts, fractions, numbers below nothing or beyond all models, lists that are too short: one clear error."""
+    """Texts, fractions, numbers below nothing or beyond all models, and short lists: one clear error."""
     with pytest.raises(ModelError, match="what cannot be") as caught:
         counted(DENSE, **{key: value})
     assert key in str(caught.value.where)

@@ -232,7 +232,7 @@ def test_a_member_that_says_to_be_larger_than_any_disk(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive that unpacks to a thousand times its size ends where the limit is; what was written is less."""
+    """An archive that unpacks to a thousand times its size is written no further than the limit."""
     monkeypatch.setattr(sdist, "MAX_BYTES", 8 << 20)
     archive = pack(tmp_path, *(member(f"x-1/{number}", bytes(3 << 20)) for number in range(8)))
     assert archive.stat().st_size < (8 * 3 << 20) // 500

@@ -198,7 +198,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.binary(min_size=1
 def test_a_damaged_file_is_refused_or_makes_sense(
     tmp_path: Path, changes: list[tuple[int, bytes]], keep: int | None
 ) -> None:
-    """Bytes changed anywhere, and cut anywhere: a model error, or a header with all its tensors in the file."""
+    """Bytes changed and cut anywhere: a model error, or a header with all its tensors in the file."""
     content = bytearray(GOOD)
     for place, new in changes:
         content[place : place + len(new)] = new
