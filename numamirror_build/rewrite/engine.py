@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from multiprocessing import get_context
 
+from tree_sitter import Node
+
 from numamirror_build.errors import AccessError
 from numamirror_build.rewrite import declarations as decl
 from numamirror_build.rewrite import initialisers
@@ -33,16 +35,18 @@ from numamirror_build.rewrite.rules import Access, accessor_for, edits_for
 from numamirror_build.rewrite.sites import (
     ACCESSOR_HEADER,
     GETTER,
+    SETTER,
     AccessReport,
     Edit,
     Site,
     TypeException,
     in_order,
 )
-from numamirror_build.rewrite.text import FIELD, Text, code_after, code_before, occurrences
+from numamirror_build.rewrite.text import FIELD, Text, code_after, code_before, occurrences, split_accesses
 from numamirror_build.rewrite.units import Unit, is_cpp
 
 # A tensor as a value with braces behind it: it may be initialised without the field being named.
+_DIRECTIVE_INSIDE = "a directive of the preprocessor stands inside of the access"
 _BRACED = re.compile(STRUCT.encode() + rb"\s*(?:\)|\w+\s*(?:\[[^\]]*\]\s*)*=?)?\s*\{")
 
 
@@ -189,6 +193,8 @@ class _FileSearch:
         """Everything that the file holds."""
         self.search.resolver.look_from(self.path)
         self._behind_macros()
+        for offset in split_accesses(self.text.code):
+            self._problem(offset, "a continued line splits the field's name, or the operator before it")
         if FIELD not in self.search.project.names(self.path):
             if _BRACED.search(self.text.code):
                 self._positional()
@@ -229,6 +235,8 @@ class _FileSearch:
                 if word.operator and b"pragma" in self.text.code[start : word.offset]:
                     raise NoRule("a #pragma names a member of that name")
                 return
+        if not word.operator and self._is_behind_directive(word.offset):
+            raise NoRule(_DIRECTIVE_INSIDE)
         if not word.operator and not self._may_be_meant(word.offset):
             return
         found: set[_Found | None] = set()
@@ -248,6 +256,15 @@ class _FileSearch:
         result = found.pop()
         if result:
             self._add(word.offset, result, in_macro=False)
+
+    def _is_behind_directive(self, offset: int) -> bool:
+        """Whether directives stand between a name and the operator before it."""
+        end = code_before(self.text.code, offset)
+        while inside := [start for start, stop in self.directives.ranges if start < end <= stop]:
+            end = code_before(self.text.code, inside[0])
+            if operator_before(self.text.code, end):
+                return True
+        return False
 
     def _units_with(self, offset: int) -> list[Unit]:
         """The variants to judge a place in: the usual two, or one that was made for it."""
@@ -282,14 +299,26 @@ class _FileSearch:
     def _access(self, access: Access) -> _Found:
         unit, node = access.unit, access.node
         use = use_of(self.search.resolver, unit, node)
-        name = GETTER if use.kind == COMPOUND else accessor_for(access, use)
-        prefix = self._prefix(access, name.encode())
-        edits = edits_for(self.path, self.text, access, use, prefix)
+        names = (GETTER, SETTER) if use.kind == COMPOUND else (accessor_for(access, use),)
+        edits = edits_for(self.path, self.text, access, use, self._prefix(unit, node, names))
+        self._check_directives(edits)
         return _Found(use.kind, "arrow" if access.arrow else "dot", tuple(edits))
 
     def _initialiser(self, found: initialisers.Initialiser) -> _Found:
         edits = initialisers.edits_for(self.path, self.text, found, b"")
+        if any(edit.new for edit in edits):
+            prefix = self._prefix(found.unit, found.list, (GETTER, SETTER))
+            edits = initialisers.edits_for(self.path, self.text, found, prefix)
+        self._check_directives(edits)
         return _Found(initialisers.INIT, "brace", tuple(edits))
+
+    def _check_directives(self, edits: Iterable[Edit]) -> None:
+        """Refuse edits of which a branch of a conditional would have only some: all stand together or none."""
+        if (
+            len({self.directives.branches_at(place) for edit in edits for place in (edit.start, edit.end)})
+            > 1
+        ):
+            raise NoRule(_DIRECTIVE_INSIDE)
 
     def _behind_macros(self) -> None:
         """Refuse accesses that name the field with a macro that stands for it."""
@@ -321,17 +350,20 @@ class _FileSearch:
             except (NoRule, Unresolved) as error:
                 self._problem(0, str(error))
 
-    def _prefix(self, access: Access, name: bytes) -> bytes:
-        """What must stand before an accessor's name at an access.
+    def _prefix(self, unit: Unit, node: Node, names: Iterable[str]) -> bytes:
+        """What must stand before the accessors' names at a place.
 
         Raises:
-            NoRule: the name is taken, and no prefix helps.
+            NoRule: a name is taken, and no prefix helps.
         """
+        return max(self._prefix_of(unit, node, name.encode()) for name in names)
+
+    def _prefix_of(self, unit: Unit, node: Node, name: bytes) -> bytes:
         holders = self.search.project.holders(name)
         closure = self.search.project.context(self.path)
         if not any(path in closure and posixpath.basename(path) != ACCESSOR_HEADER for path in holders):
             return b""
-        found = self.search.resolver.scopes.lookup(access.unit, access.node, name, decl.VALUES | decl.TYPES)
+        found = self.search.resolver.scopes.lookup(unit, node, name, decl.VALUES | decl.TYPES)
         found = [d for d in found if posixpath.basename(d.unit.path) != ACCESSOR_HEADER]
         if self.search.project.macros(name, self.path):
             raise NoRule(f"{name.decode()} is a macro here")

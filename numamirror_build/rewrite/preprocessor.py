@@ -84,6 +84,14 @@ class Directives:
         """How many conditionals are around an offset; an include guard does not count."""
         return sum(group.start <= offset < group.end for group in self.groups if not group.guard)
 
+    def branches_at(self, offset: int) -> tuple[tuple[int, int], ...]:
+        """The conditionals around an offset, by where each begins, and the branch of each that it is in."""
+        return tuple(
+            (group.start, branch)
+            for group in self.groups
+            if not group.guard and (branch := group.branch_at(offset)) is not None
+        )
+
     def define_at(self, offset: int) -> Define | None:
         """The macro definition whose body holds an offset."""
         for define in self.defines:

@@ -123,11 +123,13 @@ class _Maker:
 
     def close(self, start: int, end: int, new: bytes, rule: str) -> None:
         """Replace the operator and the field; comments between them stay."""
-        parsed, there = self.unit.source[start:end], self.text.plain[start:end]
-        if parsed.split() != there.replace(b"\\", b" ").split():
+        parsed, there = (text[start:end] for text in (self.unit.source, self.text.plain))
+        if parsed.replace(b"\\", b" ").split() != there.replace(b"\\", b" ").split():
             raise NoRule("a macro stands around a part of the access")
         old = self.text.content[start:end]
         if self.text.has_comment(start, end):
+            if b"\\" in there:
+                raise NoRule("a comment and a continued line stand inside of the access")
             kept = b"".join(
                 self.text.content[i : i + 1]
                 for i in range(start, end)

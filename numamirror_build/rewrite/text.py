@@ -34,6 +34,12 @@ FIELD = b"data"
 """The name of the field that the engine is about."""
 BOM = b"\xef\xbb\xbf"
 """What some editors put in front of a file in UTF-8."""
+_SPLICE = re.compile(rb"\\[ \t]*\r?\n")
+_SPLIT = re.compile(
+    rb"(?<![\w$])(?!data)d(?:S)*a(?:S)*t(?:S)*a(?![\w$])|-(?:S)+>(?:\s|S)*data(?![\w$])".replace(
+        b"S", _SPLICE.pattern
+    )
+)
 FIELD_WORD = re.compile(rb"(?<![\w$])data(?![\w$])")
 
 
@@ -108,17 +114,27 @@ def closing(code: bytes, opening: int) -> int | None:
 
 
 def code_before(code: bytes, offset: int) -> int:
-    """The offset after the last byte before an offset that is no white space."""
-    while offset > 0 and code[offset - 1 : offset].isspace():
+    """The offset after the last byte before an offset that is no white space, nor continues a line."""
+    while offset > 0 and _is_space(code, offset - 1):
         offset -= 1
     return offset
 
 
 def code_after(code: bytes, offset: int) -> int:
-    """The offset of the first byte from an offset on that is no white space."""
-    while offset < len(code) and code[offset : offset + 1].isspace():
+    """The offset of the first byte from an offset on that is no white space, nor continues a line."""
+    while offset < len(code) and _is_space(code, offset):
         offset += 1
     return offset
+
+
+def _is_space(code: bytes, offset: int) -> bool:
+    return code[offset : offset + 1].isspace() or _SPLICE.match(code, offset) is not None
+
+
+def split_accesses(code: bytes) -> Iterator[int]:
+    """Where a continued line splits the name of the field, or the operator before it."""
+    for match in _SPLIT.finditer(code):
+        yield match.start()
 
 
 def occurrences(code: bytes, name: bytes, start: int = 0, end: int | None = None) -> Iterator[int]:
