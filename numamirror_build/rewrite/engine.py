@@ -313,11 +313,9 @@ class _FileSearch:
         return _Found(initialisers.INIT, "brace", tuple(edits))
 
     def _check_directives(self, edits: Iterable[Edit]) -> None:
-        """Refuse edits of which a branch of a conditional would have only some: all stand together or none."""
-        if (
-            len({self.directives.branches_at(place) for edit in edits for place in (edit.start, edit.end)})
-            > 1
-        ):
+        """Refuse edits of which a branch of a conditional would have only some."""
+        places = {place for edit in edits for place in (edit.start, edit.end)}
+        if len({self.directives.branches_at(place) for place in places}) > 1:
             raise NoRule(_DIRECTIVE_INSIDE)
 
     def _behind_macros(self) -> None:

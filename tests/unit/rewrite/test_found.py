@@ -26,7 +26,7 @@ def refused(code: str, path: str = "a_c") -> str:
     ],
 )
 def test_a_directive_inside_of_an_access(code: str, path: str) -> None:
-    """Its conditional would have been left with a part of what the access becomes, or the field was not seen."""
+    """A branch would have been left with a part of what the access becomes, or the field was not seen."""
     assert refused(code, path)
 
 
