@@ -10,6 +10,7 @@ Programs do not see inherited ``GIT_*`` variables: many of them ask git about th
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import selectors
@@ -27,6 +28,7 @@ from typing import Any
 
 from numamirror_build.errors import DISK_FULL_HINT, DiskFullError, ToolMissingError
 
+_NO_PROGRAM = (errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.ELOOP)
 NO_SPACE = "No space left on device"
 
 
@@ -113,6 +115,14 @@ def run(
                 )
             except FileNotFoundError as error:
                 raise _missing(started[0]) from error
+            except OSError as error:
+                if error.errno not in _NO_PROGRAM:
+                    raise
+                raise ToolMissingError(
+                    f"The program {words[0]} cannot be run",
+                    why=error.strerror,
+                    hint=f"install {words[0]} anew, or take what is in its place away",
+                ) from error
         if timeout is not None:
             timer = threading.Timer(timeout, _end_group, [process])
             timer.daemon = True

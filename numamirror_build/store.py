@@ -9,21 +9,22 @@ A record's time is when the folder was last used.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from numamirror_build.errors import disk_full_as_error
+from numamirror_build.errors import ConfigError, disk_full_as_error
 from numamirror_build.uses import uses_of
 
 Maker = Callable[[Path], Mapping[str, Any]]
@@ -117,6 +118,10 @@ class Store:
             maker: fills the (existing) folder it is given and returns JSON-like facts about it.
             resume: keep what an interrupted run left in the folder, for makers that can go on from there.
             intact: asked about a finished folder; if it says no, the folder is made anew.
+
+        Raises:
+            ConfigError: it is not finished, and the cache cannot be written to.
+            DiskFullError: no space left.
         """
         folder = self.folder(kind, key)
         self._uses.note(kind, key)
@@ -127,19 +132,17 @@ class Store:
 
         if entry := usable():
             return entry
-        with disk_full_as_error(str(folder)):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{folder}.lock"):
-                if entry := usable():
-                    return entry
-                self._record(folder).unlink(missing_ok=True)  # first: what is being changed is not finished
-                if not resume:
-                    discard(folder)
-                folder.mkdir(exist_ok=True)
-                start = time.monotonic()
-                made = dict(maker(folder))
-                seconds = round(time.monotonic() - start, 3)
-                write_json(self._record(folder), {"made": made, "seconds": seconds})
+        with disk_full_as_error(str(folder)), _locked(folder):
+            if entry := usable():
+                return entry
+            self._record(folder).unlink(missing_ok=True)  # first: what is being changed is not finished
+            if not resume:
+                discard(folder)
+            folder.mkdir(exist_ok=True)
+            start = time.monotonic()
+            made = dict(maker(folder))
+            seconds = round(time.monotonic() - start, 3)
+            write_json(self._record(folder), {"made": made, "seconds": seconds})
         return Entry(folder, made, seconds, fresh=True)
 
     @staticmethod
@@ -155,6 +158,28 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return entry if folder.is_dir() else None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder that is, or will be, beside it."""
+    lock = FileLock(f"{folder}.lock")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        raise ConfigError(
+            "The cache cannot be written to, and lacks what is needed",
+            where=str(folder),
+            why=error.strerror,
+            hint="choose another with --cache-dir, or let whoever may write to it make it",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def discard(folder: Path) -> None:

@@ -116,6 +116,14 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
         with configured(tree, options, folder, log, progress) as ready:
             ready.make(ready.targets)
         project, present = ready.project, ready.programs
+        absent = [path for name in ready.targets for path in project.targets[name].artifacts if not path.exists()]
+        if absent:
+            raise BuildError(
+                "The build has not made what it was asked for",
+                where=str(absent[0].relative_to(folder)),
+                why="the build tool ended as if all were well",
+                hint=f"the whole output is in {log}",
+            )
         files = _products(project, ready.targets)
         if options.portable:
             from numamirror_build.building.portable import check_files

@@ -207,8 +207,24 @@ def first_error(output: str, tree: str) -> tuple[str | None, str | None]:
 
 
 def read_project(build: Path) -> Project:
-    """What CMake's file API says about a configured folder."""
+    """What CMake's file API says about a configured folder.
+
+    Raises:
+        BuildError: it says nothing, or nothing that can be understood.
+    """
     reply = build / ".cmake/api/v1/reply"
+    try:
+        return _project(build, reply)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise BuildError(
+            "CMake does not say what it has configured",
+            where=str(reply),
+            why=f"{type(error).__name__}: {error}",
+            hint="see that the program cmake is CMake 3.25 or newer",
+        ) from error
+
+
+def _project(build: Path, reply: Path) -> Project:
     index = _json(max(reply.glob("index-*.json")))
     objects = {entry["kind"]: reply / entry["jsonFile"] for entry in index["objects"]}
     model = _json(objects["codemodel"])

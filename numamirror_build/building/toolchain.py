@@ -128,7 +128,7 @@ def _compiler(variable: str, names: Sequence[str], language: str) -> Compiler:
     says = run([*command, "--version"])
     version = run([*command, "-dumpfullversion", "-dumpversion"])
     target = run([*command, "-dumpmachine"])
-    if says.returncode or version.returncode or target.returncode:
+    if says.returncode or version.returncode or target.returncode or not says.output.strip():
         raise ToolMissingError(
             f"The compiler {command[0]} does not run",
             where=shlex.join(command),
@@ -181,15 +181,22 @@ def _tool(name: str) -> Tool:
     if name == "cmake":
         hint = hint.replace("cmake-build", "cmake")
     path = find_tool(name, hint=hint)
-    return Tool(path, _version(path))
+    return Tool(path, _version(path, hint))
 
 
 def _optional(name: str) -> Tool | None:
     path = shutil.which(name)
-    return Tool(Path(path), _version(Path(path))) if path else None
+    return Tool(Path(path), _version(Path(path), f"install {name} anew, or remove it")) if path else None
 
 
-def _version(path: Path) -> str:
-    output = run([path, "--version"]).output
-    found = re.search(r"\d+(?:\.[0-9A-Za-z]+)+", output)
-    return found.group() if found else output.strip()
+def _version(path: Path, hint: str) -> str:
+    done = run([path, "--version"])
+    found = re.search(r"\d+(?:\.[0-9A-Za-z]+)+", done.output)
+    if done.returncode or found is None:
+        raise ToolMissingError(
+            f"The program {path.name} does not say its version",
+            where=str(path),
+            why=done.output.strip()[:500] or f"it ended with status {done.returncode}",
+            hint=hint,
+        )
+    return found.group()

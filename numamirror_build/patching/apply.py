@@ -71,7 +71,8 @@ def apply_plan(store: Store, checkout: Checkout, plan: Plan, *, progress: Progre
         progress: told what goes on.
 
     Raises:
-        ApplyError: an edit does not find the bytes that it replaces, or a new file is there already.
+        ApplyError: an edit does not find the bytes that it replaces, a new file is there already,
+            or a link in the tree would lead a change out of it.
         DiskFullError: no space left.
     """
 
@@ -147,6 +148,10 @@ def _copy_tree(source: Path, target: Path, changed: Mapping[str, bytes]) -> None
             if (base / name).as_posix() not in changed:
                 shutil.copy2(Path(folder) / name, target / base / name, follow_symlinks=False)
     for path, content in changed.items():
+        if not (target / path).parent.resolve().is_relative_to(target.resolve()):
+            raise ApplyError(
+                "A change would lead out of the tree", where=path, why="a folder of it is a link"
+            )
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         (target / path).write_bytes(content)
         if (source / path).exists():

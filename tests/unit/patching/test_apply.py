@@ -51,6 +51,16 @@ def test_modes_links_and_folders_are_kept(tmp_path: Path, checkout: Checkout) ->
     assert not (tree / ".git").exists()
 
 
+def test_a_link_in_a_folders_place_leads_no_change_out(tmp_path: Path, checkout: Checkout) -> None:
+    """A tree whose folder is a link to somewhere else, with the same files: refused, and those stay."""
+    (checkout.path / "src").rename(tmp_path / "elsewhere")
+    (checkout.path / "src").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ApplyError, match="lead out of the tree"):
+        apply(tmp_path, checkout, made_up.make())
+    assert (tmp_path / "elsewhere/a.c").read_bytes() == made_up.FILES["src/a.c"]
+    assert not (tmp_path / "elsewhere/mirror.h").exists()
+
+
 def test_checkout_is_not_touched(tmp_path: Path, checkout: Checkout) -> None:
     """Applying leaves the checkout as it is: no file of the tree is shared with it."""
     tree = apply(tmp_path, checkout, made_up.make()).path
