@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from numamirror_build.errors import DISK_FULL_HINT, DiskFullError, SourceError
+from numamirror_build.errors import DISK_FULL_HINT, DiskFullError, SourceError, ToolMissingError
 from numamirror_build.proc import NO_SPACE, find_tool, interrupt_deferred
 
 _SETTINGS = {
@@ -41,14 +41,21 @@ def run_git(
         env: variables for this command alone, for example ``GIT_INDEX_FILE``.
 
     Raises:
-        ToolMissingError: git is not installed.
+        ToolMissingError: git is not installed, or does not run.
         SourceError: git failed; ``why`` is what it said.
         DiskFullError: git failed because the disk is full.
     """
-    program = find_tool("git", hint="install git, for example: apt install git")
+    hint = "install git, for example: apt install git"
+    program = find_tool("git", hint=hint)
     # GitPython looks for a git when it is imported, and fails if there is none, unless told not to.
     os.environ["GIT_PYTHON_REFRESH"] = "quiet"
-    import git
+    try:
+        import git
+    except ImportError as error:  # it asks git for its version, too
+        why = " ".join(str(error).split())
+        raise ToolMissingError(
+            "The program git does not run", where=str(program), why=why, hint=hint
+        ) from error
 
     inherited = [f"--unset={name}" for name in os.environ if name.startswith("GIT_")]
     settings = [f"{name}={value}" for name, value in {**_SETTINGS, **(env or {})}.items()]

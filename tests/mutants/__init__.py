@@ -1,0 +1,1 @@
+"""Sources changed at random, and what the plan makes of them; ``python -m tests.mutants --help``."""
