@@ -77,6 +77,6 @@ def test_mutants_of_upstream(tmp_path: Path, pipeline: Pipeline, ik_pipeline: Pi
     made = pipeline if name == "llama.cpp" else ik_pipeline
     subjects = tuple(upstream(name, made.checkout.path))
     assert subjects
-    tally = fuzz(subjects, range(30), Judge(tmp_path, codes=False))
+    tally = fuzz(subjects, range(80), Judge(tmp_path, codes=False), sample=8)
     print(tally.table())
     assert tally.faults == []

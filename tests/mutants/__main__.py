@@ -63,7 +63,7 @@ def fuzz(subjects: Sequence[Subject], numbers: range, judge: Judge, kind: str | 
         for subject in subjects:
             done, mutant = made(subject, number, kind)
             if done:
-                tally.add(subject, number, done, judge.verdict(mutant))
+                tally.add(subject, number, done, judge.verdict(mutant, compiles=number % sample == 0))
     return tally
 
 
@@ -79,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--judge", choices=("plan", "compile", "code"), default="code", help="how far to judge"
     )
+    parser.add_argument("--sample", type=int, default=1, help="compile one of so many, plan all")
     parser.add_argument("--show", action="store_true", help="print the changed text")
     given = parser.parse_args(arguments)
     subjects = tuple(upstream(given.upstream, given.tree)) if given.upstream else ours()
@@ -89,8 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for number in numbers:
                 sys.stdout.buffer.write(made(subject, number, given.kind)[1].whole())
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        judge = Judge(Path(folder), compiles=given.judge != "plan", codes=given.judge == "code")
-        tally = fuzz(subjects, numbers, judge, given.kind)
+        judge = Judge(Path(folder), codes=given.codes)
+        tally = fuzz(subjects, numbers, judge, kind=given.kind, sample=given.sample)
     print(tally.table())
     return 1 if tally.faults else 0
 

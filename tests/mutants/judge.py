@@ -77,17 +77,15 @@ class Judge:
 
     Args:
         folder: an empty folder.
-        compiles: whether plans are compiled.
         codes: whether machine code is compared.
     """
 
-    def __init__(self, folder: Path, *, compiles: bool = True, codes: bool = True) -> None:
+    def __init__(self, folder: Path, *, codes: bool = True) -> None:
         self._folder = folder
-        self._compiles = compiles
         self._codes = codes
         self._written: dict[tuple[str, str], bytes] = {}
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def verdict(self, subject: Subject, *, compiles: bool = True) -> Verdict:
         """Plan a source, and judge the plan."""
         content = subject.whole()
         files = {**subject.others, subject.path: content}
@@ -101,7 +99,7 @@ class Judge:
         after = {path: apply_edits(text, edits.get(path, ())) for path, text in files.items()}
         if not is_taken_back(files, edits, after):
             return Verdict("not taken back")
-        if not self._compiles:
+        if not compiles:
             return Verdict(UNJUDGED)
         return self._compiled(subject, files, after, include_only(files, edits))
 
