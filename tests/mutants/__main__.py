@@ -56,8 +56,10 @@ class Tally:
         return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def fuzz(subjects: Sequence[Subject], numbers: range, judge: Judge, kind: str | None = None) -> Tally:
-    """Judge these mutants of each subject."""
+def fuzz(
+    subjects: Sequence[Subject], numbers: range, judge: Judge, *, kind: str | None = None, sample: int = 1
+) -> Tally:
+    """Judge these mutants of each subject; compile every one of so many."""
     tally = Tally()
     for number in numbers:
         for subject in subjects:
@@ -76,9 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tree", type=Path, help="its checkout")
     parser.add_argument("--only", default="", help="sources whose path has this pattern in it")
     parser.add_argument("--kind", choices=sorted(MUTATIONS), help="one kind of change")
-    parser.add_argument(
-        "--judge", choices=("plan", "compile", "code"), default="code", help="how far to judge"
-    )
+    parser.add_argument("--codes", action="store_true", help="compare machine code, too")
     parser.add_argument("--sample", type=int, default=1, help="compile one of so many, plan all")
     parser.add_argument("--show", action="store_true", help="print the changed text")
     given = parser.parse_args(arguments)
