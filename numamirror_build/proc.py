@@ -89,7 +89,7 @@ def run(
 
     Raises:
         ToolMissingError: the program is not there.
-        DiskFullError: the program failed, and its output says that the disk is full.
+        DiskFullError: the program failed, and its output says that the disk is full, or the log's disk is.
     """
     words = tuple(str(arg) for arg in args)
     if tethered and not shutil.which(words[0]):
@@ -149,7 +149,7 @@ def run(
         if process and process.stdout:
             process.stdout.close()
     output = "".join(lines)
-    if returncode != 0 and NO_SPACE in output:
+    if returncode != 0 and (NO_SPACE in output or (log is not None and _is_full(log))):
         raise DiskFullError(
             "No space left on the device",
             where=" ".join(words[:4]),
@@ -214,6 +214,11 @@ def run_tethered(
     finally:
         for end in [*ends, *(read for read, _ in pipes)]:
             os.close(end)
+
+
+def _is_full(path: Path) -> bool:
+    """Whether a file system has no room worth speaking of: not every program says why it cannot write."""
+    return shutil.disk_usage(path.parent).free < 1 << 20
 
 
 # the kernel ends the shell, and what it becomes, with its parent; a parent that was gone before is noticed

@@ -138,8 +138,17 @@ class Resolver:
         name = unit.text(node)
         found = self.scopes.lookup(unit, node, name, decl.VALUES | decl.TYPES)
         if found:
+            if not unit.origins and self._is_defined_before(unit, node, name):
+                raise Unresolved(f"{name.decode()} is declared, and defined as a macro before it")
             return self.names.values(found)
         return self.macros.use(unit, node, name)
+
+    def _is_defined_before(self, unit: Unit, node: Node, name: bytes) -> bool:
+        """Whether a file makes a macro without parentheses of a name before a place in it."""
+        return any(
+            macro.params is None and macro.path == unit.path and macro.start < node.start_byte
+            for macro in self.project.macros(name, unit.path)
+        )
 
     def _on_field_identifier(self, unit: Unit, node: Node) -> Types:
         return self._on_identifier(unit, node)

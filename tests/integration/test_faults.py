@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +53,21 @@ class Reference:
 def delivered(work: Path) -> dict[str, str]:
     """The digest of every file that was handed over, but of the record with its times."""
     return {
-        path.relative_to(work / "dist").as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        path.relative_to(work / "dist").as_posix(): digest_of(path)
         for path in sorted((work / "dist").rglob("*"))
         if path.is_file() and path.name != MANIFEST
     }
+
+
+def digest_of(path: Path) -> str:
+    """The digest of a file; of a wheel, which has dates, that of its files' names and content."""
+    if path.suffix != ".whl":
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    with zipfile.ZipFile(path) as wheel:
+        listed = [
+            f"{name} {hashlib.sha256(wheel.read(name)).hexdigest()}" for name in sorted(wheel.namelist())
+        ]
+    return hashlib.sha256("\n".join(listed).encode()).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -375,16 +387,23 @@ def test_killed_at_random_moments(small: Small, tmp_path: Path, reference: Refer
 
 def whole(cache: Path, reference: Path) -> None:
     """All that a cache calls finished, and that does not depend on its place, is as in another cache."""
-    for kind in ("checkouts", "plans", "sdists", "trees", "verifications", "wheels"):
+    for record in (cache / "wheels").glob("*.json"):
+        found, wanted = (
+            [digest_of(path) for path in (place / "wheels" / record.stem).rglob("*.whl")]
+            for place in (cache, reference)
+        )
+        assert found == wanted, record
+    for kind in ("checkouts", "plans", "sdists", "trees", "verifications"):
         for record in (cache / kind).glob("*.json"):
             folder, other = record.with_suffix(""), reference / kind / record.stem
             assert other.is_dir(), f"{kind} {record.stem} is not what the job makes"
-            found, wanted = (
-                {
-                    name: value
-                    for name, value in content(place).items()
-                    if not name.startswith("git/") and not name.endswith((".log", "requirements.txt"))
-                }
-                for place in (folder, other)
-            )
-            assert found == wanted, (kind, record.stem)
+            assert files_of(folder) == files_of(other), (kind, record.stem)
+
+
+def files_of(folder: Path) -> dict[str, tuple[str, bytes]]:
+    """The files of a folder of the cache, but for logs, and git's own, which have times."""
+    return {
+        name: value
+        for name, value in content(folder).items()
+        if not name.startswith("git/") and not name.endswith((".log", "requirements.txt"))
+    }

@@ -74,3 +74,11 @@ def test_a_local_of_an_accessors_name_and_an_initialiser(name: str) -> None:
     """The store behind the declaration needs the setter's name, and maybe the getter's."""
     assert f"local {name} hides" in refused(f"int {name} = n; struct ggml_tensor s = {{ .data = p }};")
     assert refused(f"int {name} = n; struct ggml_tensor s = {{ .data = NULL }};") == ""
+
+
+def test_a_macro_of_a_variables_name() -> None:
+    """The preprocessor comes first: the access is of what the macro stands for."""
+    other = "struct other { void * data; };\nstatic struct other * o;\n"
+    text = f"{other}{HEAD}\n#define t o\nggml_use(t->data);\n#undef t\n}}\n"
+    assert "defined as a macro" in reasons(tree(a_c=text))[0][2]
+    assert refused("ggml_use(t->data);\n#define t o\n#undef t\n") == ""
