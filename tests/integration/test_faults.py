@@ -60,14 +60,12 @@ def delivered(work: Path) -> dict[str, str]:
 
 
 def digest_of(path: Path) -> str:
-    """The digest of a file; of a wheel, which has dates, that of its files' names and content."""
+    """The digest of a file; of a wheel, which has dates and an order of its own, that of what is in it."""
     if path.suffix != ".whl":
         return hashlib.sha256(path.read_bytes()).hexdigest()
     with zipfile.ZipFile(path) as wheel:
-        listed = [
-            f"{name} {hashlib.sha256(wheel.read(name)).hexdigest()}" for name in sorted(wheel.namelist())
-        ]
-    return hashlib.sha256("\n".join(listed).encode()).hexdigest()
+        content = {name: sorted(wheel.read(name).splitlines()) for name in wheel.namelist()}
+    return hashlib.sha256(repr(sorted(content.items())).encode()).hexdigest()
 
 
 @pytest.fixture(scope="module")
