@@ -31,34 +31,28 @@ def _access(rng: Random, subject: Subject) -> tuple[Node, bytes] | None:
     return node, base
 
 
-def base_form(rng: Random, subject: Subject) -> Subject | None:
-    """Another way to write the same access."""
+def _instead(rng: Random, subject: Subject, section: str) -> Subject | None:
     found = _access(rng, subject)
     if not found:
         return None
     node, base = found
-    new = filled(rng.choice(forms("pointers", subject.cpp)), b=base, w=subject.text(node))
+    new = filled(rng.choice(forms(section, subject.cpp)), b=base, w=subject.text(node))
     return subject.replaced(node.start_byte, node.end_byte, new, *needed(new))
+
+
+def base_form(rng: Random, subject: Subject) -> Subject | None:
+    """Another way to write the same access."""
+    return _instead(rng, subject, "pointers")
 
 
 def use_form(rng: Random, subject: Subject) -> Subject | None:
     """Another way to use an access."""
-    found = _access(rng, subject)
-    if not found:
-        return None
-    node, _ = found
-    new = filled(rng.choice(forms("uses", subject.cpp)), w=subject.text(node))
-    return subject.replaced(node.start_byte, node.end_byte, new, *needed(new))
+    return _instead(rng, subject, "uses")
 
 
 def half_expression(rng: Random, subject: Subject) -> Subject | None:
     """An access of which a conditional of the preprocessor holds a part."""
-    found = _access(rng, subject)
-    if not found:
-        return None
-    node, base = found
-    new = filled(rng.choice(forms("halves", subject.cpp)), b=base, w=subject.text(node))
-    return subject.replaced(node.start_byte, node.end_byte, new, *needed(new))
+    return _instead(rng, subject, "halves")
 
 
 def half_statement(rng: Random, subject: Subject) -> Subject | None:
