@@ -116,7 +116,9 @@ def make_build(store: Store, tree: Tree, options: BuildOptions, *, progress: Pro
         with configured(tree, options, folder, log, progress) as ready:
             ready.make(ready.targets)
         project, present = ready.project, ready.programs
-        absent = [path for name in ready.targets for path in project.targets[name].artifacts if not path.exists()]
+        absent = [
+            path for name in ready.targets for path in project.targets[name].artifacts if not path.exists()
+        ]
         if absent:
             raise BuildError(
                 "The build has not made what it was asked for",
