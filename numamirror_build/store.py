@@ -116,7 +116,8 @@ class Store:
             kind: the sort of folder, for example ``trees``.
             key: digest of all inputs.
             maker: fills the (existing) folder it is given and returns JSON-like facts about it.
-            resume: keep what an interrupted run left in the folder, for makers that can go on from there.
+            resume: keep what an interrupted run left in the folder, for makers that can go on from there;
+                what is from the future, as the clock has gone back, is not kept.
             intact: asked about a finished folder; if it says no, the folder is made anew.
 
         Raises:
@@ -136,7 +137,7 @@ class Store:
             if entry := usable():
                 return entry
             self._record(folder).unlink(missing_ok=True)  # first: what is being changed is not finished
-            if not resume:
+            if not resume or _is_from_the_future(folder):
                 discard(folder)
             folder.mkdir(exist_ok=True)
             start = time.monotonic()
@@ -180,6 +181,12 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _is_from_the_future(folder: Path) -> bool:
+    """Whether the clock has gone back since something in a folder was made: tools cannot go on from there."""
+    soon = time.time() + 60
+    return any(path.lstat().st_mtime > soon for path in folder.rglob("*"))
 
 
 def discard(folder: Path) -> None:

@@ -15,7 +15,6 @@ from numamirror_build import data
 from numamirror_build.cli.main import run
 from numamirror_build.pipeline import Pipeline
 from tests.integration.job import step
-from tests.integration.small_upstream import NAME
 
 _which = shutil.which
 
@@ -34,11 +33,7 @@ def main() -> int:
     shutil.which = which  # type: ignore[assignment]
     made: Any = Pipeline.verification
     made.func = step("verifications", "v.json", "v.html")
-    return run(
-        ["--upstream", NAME, *sys.argv[1:]]
-        if sys.argv[1:2] == ["--cache-dir"]
-        else [*sys.argv[1:], "--upstream", NAME]
-    )
+    return run(sys.argv[1:])
 
 
 if __name__ == "__main__":

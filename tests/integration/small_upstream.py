@@ -124,14 +124,13 @@ class Small:
 
     def start(self, work: Path, *arguments: str | Path, **environ: str | Path) -> subprocess.Popen[str]:
         """Start the program in a folder, with its cache and output there; without arguments the main job."""
-        settings: list[str | Path] = ["--cache-dir", work / "cache", "--source", "git"]
+        settings: list[str | Path] = [] if arguments else ["--out", work / "dist"]
+        given: dict[str, str | Path] = {"CACHE_DIR": work / "cache", "SOURCE": "git", "UPSTREAM": NAME}
         work.mkdir(parents=True, exist_ok=True)
-        if not arguments:
-            settings += ["--out", work / "dist"]
         return subprocess.Popen(
             [sys.executable, JOB, *arguments, *settings],
             cwd=work,
-            env=self.environment(**environ),
+            env=self.environment(**environ, **{f"NUMAMIRROR_{name}": value for name, value in given.items()}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

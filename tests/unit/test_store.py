@@ -43,6 +43,21 @@ def breaking(folder: Path) -> Mapping[str, Any]:
 # --- digests ---
 
 
+def test_what_is_from_the_future_is_not_kept(tmp_path: Path) -> None:
+    """When the clock has gone back, a maker that could go on starts with an empty folder."""
+    store = Store(tmp_path)
+
+    def fail(folder: Path) -> dict[str, int]:
+        (folder / "half").write_text("")
+        os.utime(folder / "half", (time.time() + 3600,) * 2)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        store.make("k", "a", fail, resume=True)
+    entry = store.make("k", "a", lambda folder: {"left": [p.name for p in folder.iterdir()]}, resume=True)
+    assert entry.made["left"] == []
+
+
 def test_digest_depends_on_content_not_on_order() -> None:
     """The same values in another order have the same digest; another value or type has another one."""
     assert digest({"a": 1, "b": [1, "x"]}) == digest({"b": [1, "x"], "a": 1})
