@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +17,8 @@ from numamirror_build.machine.state import State
 SCHEMA = 1
 
 Outcome = Literal["done", "failed"]
+
+_TEST = re.compile(r"(?:tg|pp|tok)\d+")
 
 # of a node these change from moment to moment, and say nothing about the machine
 _FLEETING = ("free", "reclaimable", "skipped")
@@ -146,15 +150,52 @@ def load_results(path: Path) -> Results:
         if head["schema"] != SCHEMA:
             raise ValueError(f"schema {head['schema']}")
         subject = dict(head["subject"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        _see(isinstance(subject["model"]["name"], str), "the model's name")
+        for node in subject["state"]["nodes"]:
+            _see(isinstance(node["usable"], str), "the CPUs of a node")
+        measured = tuple(_measured(row) for row in map(_parsed, lines) if row is not None)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
-            "These are no results of bench", where=str(path), why=str(error), hint="name another file"
+            "These are no results of bench",
+            where=str(path),
+            why=f"{type(error).__name__}: {error}",
+            hint="name another file",
         ) from error
-    measured = []
-    for line in lines:
-        try:
-            row = json.loads(line)
-            measured.append(Measured(**{**row, "point": Point(**row["point"])}))
-        except (ValueError, KeyError, TypeError):
-            continue
-    return Results(subject, tuple(measured))
+    return Results(subject, measured)
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _measured(row: Any) -> Measured:
+    """A point as :class:`Journal` writes it; anything else is an error."""
+    made = Measured(**{**row, "point": Point(**row["point"])})
+    _see(bool(_TEST.match(made.point.test)) and isinstance(made.point.arm, str), f"a point: {made.point}")
+    _see(isinstance(made.point.threads, int), f"a number of threads: {made.point.threads}")
+    _see(made.rate is None or _is_rate(made.rate), f"a rate: {made.rate}")
+    facts = made.facts
+    for name in ("token_times", "first_token"):
+        found = facts.get(name, [])
+        times = found if isinstance(found, list) else [found]
+        _see(all(map(_is_rate, times)), f"the {name} of {made.point}")
+    for part in ("whole", "model"):
+        sizes = (facts.get("placement") or {}).get(part, {})
+        _see(all(int(node) >= 0 <= size for node, size in sizes.items()), f"the placement of {made.point}")
+    for node in (facts.get("mirror") or {}).get("nodes") or ():
+        _see(node["id"] >= 0 <= node["bytes"], f"the replicas of {made.point}")
+    _see("settling" not in facts or "settled" in facts["settling"], f"the settling of {made.point}")
+    _see(facts.get("load", 0) >= 0, f"the load of {made.point}")
+    return made
+
+
+def _is_rate(value: Any) -> bool:
+    return isinstance(value, (int, float)) and 0 < value < math.inf
+
+
+def _see(right: bool, what: str) -> None:
+    if not right:
+        raise ValueError(f"this is not {what}")

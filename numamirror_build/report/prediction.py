@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -82,6 +83,12 @@ def _limits(document: Mapping[str, Any], results: Results | None) -> Section:
     ]
     if results:
         marks += _measured(rows_of(results.measured), intensity, elements)
+    roofs = tuple(_roofs(document["machine"], document["parameters"]))
+    values = [node["bandwidth"] for node in document["machine"]["nodes"]]
+    values += [value for mark in marks for value in (mark.x, mark.y)]
+    values += [value for roof in roofs for value in (roof.slope, roof.ceiling) if value is not None]
+    if not all(0 < value < math.inf for value in values):
+        raise ValueError("a rate or a bandwidth is not a positive number")
     text = [
         "The lines are what memory and cores could do at best; the arms' threads also wait for each other.",
         "One weight is one multiplication and one addition.",
@@ -92,7 +99,7 @@ def _limits(document: Mapping[str, Any], results: Results | None) -> Section:
         "Expected (circles) and measured (discs)" if results else "Expected",
         "weights used per byte read",
         "billions of weights used per second",
-        tuple(_roofs(document["machine"], document["parameters"])),
+        roofs,
         tuple(marks),
     )
     return Section("How near to the limits", tuple(text), roofline=plot)

@@ -46,7 +46,7 @@ class Bench:
 
     def journal(self) -> Journal:
         """The file, begun or continued."""
-        return Journal(self.folder / "r.jsonl", {"state": state_of(self.state())})
+        return Journal(self.folder / "r.jsonl", {"state": state_of(self.state()), "model": {"name": "m"}})
 
     def run(self, repetitions: int = 2) -> Journal:
         """Measure what is left."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,19 @@ def test_what_was_measured_of_a_predicted_model(folder: Path) -> None:
     assert two["x"] == pytest.approx(2 * one["x"])
     elements = prediction["traffic"]["elements_read"]
     assert one["y"] == pytest.approx(10.15 * elements / 1e9)
+
+
+@pytest.mark.parametrize("place", [("arms", 0, "tokens_per_second"), ("machine", "nodes", 0, "bandwidth")])
+@pytest.mark.parametrize("value", [0, -1, "fast", None, float("nan"), float("inf")])
+def test_a_prediction_that_cannot_be(folder: Path, place: tuple[str | int, ...], value: Any) -> None:
+    """A rate or bandwidth that is no positive number is an error, not a plot."""
+    prediction = json.loads((folder / "advise.json").read_text())
+    inner = prediction
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    (folder / "advise.json").write_text(json.dumps(prediction))
+    assert run(["report", "--prediction", "advise.json"]) == ConfigError.exit_code
 
 
 def test_a_verification_in_the_lab(folder: Path) -> None:
