@@ -114,7 +114,7 @@ def run(
                     pass_fds=keep_open,
                 )
             except FileNotFoundError as error:
-                raise _missing(started[0]) from error
+                raise _missing(started[0], package="util-linux" if tethered else None) from error
             except OSError as error:
                 if error.errno not in _NO_PROGRAM:
                     raise

@@ -18,7 +18,7 @@ Use = Literal["whole", "experts", "row", "unused"]
 # read by rows: those of the tokens that are looked up
 _GATHERED = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
 _EXPERTS = re.compile(r"^blk\.\d+\.ffn_.*_exps\.")
-_BLOCK = re.compile(r"^blk\.(\d+)\.")
+_BLOCK = re.compile(r"^blk\.(\d{1,9})\.")
 _OUTSIDE = re.compile(r"^(?:enc|v|a|mm)\.")  # encoders: not a part of generating
 _OF_THE_CACHE = re.compile(r"^blk\.\d+\.attn_(?:k|v|k_norm|v_norm)\.")
 _STATE_BYTES = 4  # recurrent states are F32

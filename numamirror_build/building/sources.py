@@ -49,7 +49,7 @@ def write_sources(
 
     Raises:
         ConfigError: no level is said, or one that the upstream cannot be built for.
-        OutputError: the folder has something else.
+        OutputError: the folder has something else, or is the current one or around it.
         SourceError: the binding's sdist could not be had.
         ContentMismatchError: the sdist is not what the pin says.
         WheelError: there is no binding, or its sdist does not look as expected.
@@ -66,9 +66,12 @@ def write_sources(
             hint=f"name one: {', '.join(recipe.portable)}",
         )
     check_level(recipe, options.portable)
-    out = out.absolute()
-    if out.exists() and not (out / CONFIG).is_file() and (not out.is_dir() or any(out.iterdir())):
+    out = out.resolve()
+    is_ours = (out / CONFIG).is_file() and (out / SETTINGS).is_file()
+    if out.exists() and not is_ours and (not out.is_dir() or any(out.iterdir())):
         raise OutputError("The folder has something else", where=str(out), hint="name a folder of its own")
+    if Path.cwd().is_relative_to(out):
+        raise OutputError("The current folder would be replaced", where=str(out), hint="name another one")
     settings = {**build_settings(recipe, tree, options), **recipe.wheel_settings}
     inputs = {"settings": settings, "arguments": options.cmake_args, "environment": {}}
     key = digest(
@@ -90,9 +93,13 @@ def write_sources(
     write_json(top / recipe.package / RECORD, facts_of(tree, version, inputs, options.portable))
     write_atomic(top / SETTINGS, _initial_cache(settings))
     write_atomic(top / CONFIG, _config(recipe, options))
-    shutil.rmtree(out, ignore_errors=True)
+    before = out.with_name(f".{out.name}.before")
+    shutil.rmtree(before, ignore_errors=True)
+    if out.exists():
+        out.rename(before)
     top.rename(out)
-    shutil.rmtree(half, ignore_errors=True)
+    for left in (before, half):
+        shutil.rmtree(left, ignore_errors=True)
     return version
 
 

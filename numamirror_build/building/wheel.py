@@ -214,16 +214,32 @@ def check_made(wheel: Path) -> Mapping[str, Any]:
         lacking = [name for name in (*_INPUTS, "binding") if name not in record]
         if lacking:
             raise ValueError(f"it does not say {', '.join(lacking)}")
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+    except _unreadable() as error:
         raise WheelError(
             "This is no wheel of ours", where=str(wheel), why=f"its record cannot be read: {error}"
         ) from error
-    _check(wheel, recipe, record, (f"{Path(recipe.vendored).name}/LICENSE", _OURS))
-    if level := record["portable"]:
-        from numamirror_build.building.portable import check_wheel
+    try:
+        _check(wheel, recipe, record, (f"{Path(recipe.vendored).name}/LICENSE", _OURS))
+        if level := record["portable"]:
+            from numamirror_build.building.portable import check_wheel
 
-        check_wheel(wheel, level, recipe.asked)
+            check_wheel(wheel, level, recipe.asked)
+    except _unreadable() as error:
+        raise WheelError(
+            "The wheel is damaged", where=str(wheel), why=f"{type(error).__name__}: {error}"
+        ) from error
     return record
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What readers of archives, libraries and records raise for files that are damaged."""
+    import struct
+    import zlib
+
+    from elftools.common.exceptions import ELFError
+
+    kinds = (OSError, ValueError, KeyError, TypeError, RuntimeError, struct.error, zlib.error)
+    return (*kinds, zipfile.BadZipFile, ELFError)
 
 
 def _check(

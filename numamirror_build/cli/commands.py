@@ -116,6 +116,8 @@ def pins_update(
 
     if commits:
         refuse_beside("--commit", "write")
+    elif releases:
+        refuse_beside("--release", "git_url")
     return update(pipeline, releases=releases, commits=commits, write=write)
 
 
@@ -235,7 +237,7 @@ def build(pipeline: Pipeline, settings: Settings, pristine: bool) -> Answer:
 def wheel(pipeline: Pipeline, settings: Settings, sources: Path | None, check: Path | None) -> Answer:
     """Build the wheel of the Python binding with the patched tree inside."""
     if check is not None:
-        refuse_beside("--check", "sources")
+        refuse_beside("--check", "sources", *BUILD)
         return answers.checked_wheel(check)
     if sources is not None:
         return answers.sources(pipeline, sources)

@@ -115,10 +115,21 @@ def commit_as_pin(
     url = local_url(git_url or load_upstream(upstream).git_url)
     if not FULL_COMMIT.fullmatch(commit.lower()):
         progress.step(f"Asking {url} for {commit}")
-        found = run_git("ls-remote", "--exit-code", "--", url, commit).decode().split()
-        commit = found[0]
+        commit = _named(url, commit)
     pin = find_pin(upstream, commit)
     return Release(pin, make_checkout(store, pin, source="git", git_url=git_url, progress=progress), {})
+
+
+def _named(url: str, name: str) -> str:
+    """The commit that a remote calls so: as git looks for names, and the tag's commit instead of the tag."""
+    listed = run_git("ls-remote", "--exit-code", "--", url, name, f"{name}^{{}}").decode()
+    commits = {ref: commit for commit, ref in (line.split("\t") for line in listed.splitlines())}
+    for ref in (name, f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}"):
+        if ref in commits:
+            return commits[ref]
+    raise SourceError(
+        "There is no such commit", where=f"{url}: {name}", hint="name a branch, a tag or a full id"
+    )
 
 
 def list_pin(release: Release, path: Path | None = None) -> Path:

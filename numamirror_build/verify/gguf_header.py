@@ -19,6 +19,7 @@ _ALIGNMENT = 32
 _LONGEST = 4096  # of lists that are kept: one value per layer; vocabularies are longer
 _DEEPEST = 8  # lists in lists; upstreams write none
 _LONGEST_TEXT = 64 << 20  # chat templates have some KiB
+_MOST_TEXTS = 1 << 21  # vocabularies have some 100,000
 _MOST_DIMENSIONS = 8  # upstreams have 4
 _VERSIONS = (2, 3)
 
@@ -56,7 +57,8 @@ def read_header(path: Path) -> Header:
 
     Raises:
         ValueError: the file is shorter than its header says, or the header makes no sense:
-            names that come twice, tensors that overlap or begin between multiples of the alignment,
+            names that come twice, lists of more than 2,097,152 texts,
+            tensors that overlap or begin between multiples of the alignment,
             lists in lists in lists, more than 8 dimensions, texts of more than 64 MiB.
         struct.error: the header ends in the middle of something.
     """
@@ -70,7 +72,14 @@ def read_header(path: Path) -> Header:
             if key in facts:
                 raise ValueError(f"the key {_shown(key)} comes twice")
             facts[key] = _value(stream, _unpack(stream, "I")[0])
-        infos = [_info(stream) for _ in range(tensors)]
+        infos = []
+        names: set[str] = set()
+        for _ in range(tensors):
+            infos.append(_info(stream))
+            name = infos[-1][0]
+            if name in names:
+                raise ValueError(f"the tensor {_shown(name)} comes twice")
+            names.add(name)
         alignment = facts.get("general.alignment", _ALIGNMENT)
         if type(alignment) is not int or alignment < 1:
             raise ValueError(f"general.alignment is no positive number: {alignment}")
@@ -80,8 +89,6 @@ def read_header(path: Path) -> Header:
     until = {place: after - place for place, after in pairwise(places)}
     sizes: dict[str, int] = {}
     for name, kind, shape, offset in infos:
-        if name in sizes:
-            raise ValueError(f"the tensor {_shown(name)} comes twice")
         if offset % alignment:
             raise ValueError(
                 f"the tensor {_shown(name)} begins at {offset}, between multiples of {alignment}"
@@ -131,6 +138,8 @@ def _value(stream: BinaryIO, kind: int, depth: int = 0) -> Any:
                 return _unpack(stream, f"{count}{_SCALARS[inner]}")
             _skip(stream, count * struct.calcsize("<" + _SCALARS[inner]))
             return None
+        if count > _MOST_TEXTS:
+            raise ValueError(f"a list of {count} texts or lists")
         for _ in range(count):
             _value(stream, inner, depth + 1)
         return None

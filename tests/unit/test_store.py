@@ -58,6 +58,30 @@ def test_what_is_from_the_future_is_not_kept(tmp_path: Path) -> None:
     assert entry.made["left"] == []
 
 
+def test_what_others_still_change_is_gone_on_with(tmp_path: Path) -> None:
+    """What a killed run started may make and remove files while the next run looks at them."""
+    folder = tmp_path / "k/a"
+    folder.mkdir(parents=True)
+    ended = threading.Event()
+
+    def disturb() -> None:
+        while not ended.is_set():
+            for i in range(20):
+                (folder / f"{i}").mkdir()
+                (folder / f"{i}/file").touch()
+            for i in range(20):
+                (folder / f"{i}/file").unlink()
+                (folder / f"{i}").rmdir()
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        assert not any(store_module._is_from_the_future(folder) for _ in range(500))
+    finally:
+        ended.set()
+        thread.join()
+
+
 def test_digest_depends_on_content_not_on_order() -> None:
     """The same values in another order have the same digest; another value or type has another one."""
     assert digest({"a": 1, "b": [1, "x"]}) == digest({"b": [1, "x"], "a": 1})

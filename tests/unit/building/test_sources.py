@@ -164,6 +164,32 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         write(tmp_path)
 
 
+def test_a_folder_that_only_looks_like_ours_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody's settings for cibuildwheel do not make a folder ours; the current folder is not replaced."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / CONFIG).touch()
+    (tmp_path / "out/mine").touch()
+    with pytest.raises(OutputError, match="something else"):
+        write(tmp_path)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {CONFIG, "mine"}
+    (tmp_path / "out" / SETTINGS).touch()
+    (tmp_path / "out/inner").mkdir()
+    monkeypatch.chdir(tmp_path / "out/inner")
+    with pytest.raises(OutputError, match="current folder"):
+        write(tmp_path)
+    assert (tmp_path / "out/mine").exists()
+
+
+def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
+    """What was written there is replaced, and the link stays."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out").symlink_to("real")
+    out, _ = write(tmp_path)
+    write(tmp_path)
+    assert out.is_symlink() and (tmp_path / "real" / SETTINGS).is_file()
+    assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".")} == set()
+
+
 @pytest.mark.parametrize("content", [None, b'{"upstream": "tiny"}', b"no zip", b""])
 def test_a_file_that_is_no_wheel_of_ours(tmp_path: Path, content: bytes | None) -> None:
     """An archive without a record, or with half of one, or no archive at all, is an error of its own."""
@@ -178,3 +204,20 @@ def test_a_file_that_is_no_wheel_of_ours(tmp_path: Path, content: bytes | None) 
         path.write_bytes(content)
     with pytest.raises(WheelError, match="no wheel of ours"):
         check_made(path)
+
+
+def test_a_damaged_wheel(tmp_path: Path) -> None:
+    """A whole record beside a member that is not, or a value of another kind, is an error of its own."""
+    path = tmp_path / "tiny_python-1.5-py3-none-any.whl"
+    facts = {name: "x" for name in ("wheel", "commit", "tree", "plan", "scope", "settings", "arguments")}
+    for binding in ("x", {}, {"package": "tiny-python"}):
+        record = json.dumps({**facts, "upstream": "tiny", "portable": None, "binding": binding})
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("tiny_python/numamirror.json", record)
+            archive.writestr("tiny_python/lib/libtiny.so", b"\x7fELF" + bytes(range(256)) * 40)
+        content = bytearray(path.read_bytes())
+        at = content.index(b"lib/libtiny.so") + 40
+        content[at : at + 60] = b"\xff" * 60
+        path.write_bytes(content)
+        with pytest.raises(WheelError, match=r"damaged|not what it should be"):
+            check_made(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,24 @@ def test_a_commit_without_a_release(tiny: Tiny, cache: Store, name: str) -> None
     made = commit_as_pin(cache, NAME, commit, git_url=str(tiny.repository), progress=Quiet())
     assert (made.pin.commit, made.pin.listed) == (tiny.pin.commit, False)
     assert made_up.content(made.checkout.path) == made_up.expected_content()
+
+
+def test_a_name_that_others_end_with(tiny: Tiny, cache: Store) -> None:
+    """Of branches whose names end alike the one of that name is meant, and of a tag the commit it is on."""
+    git = ("git", "-C", str(tiny.repository), "-c", "user.name=x", "-c", "user.email=x")
+    subprocess.run([*git, "branch", "named", "HEAD"], check=True)
+    subprocess.run([*git, "tag", "-a", "-m", "x", "marked", "HEAD"], check=True)
+    tree = subprocess.run([*git, "write-tree"], check=True, capture_output=True, text=True).stdout.strip()
+    other = subprocess.run(
+        [*git, "commit-tree", "-m", "x", tree], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    subprocess.run([*git, "branch", "a/named", other], check=True)
+    subprocess.run([*git, "branch", "a/marked", other], check=True)
+    for name in ("named", "marked"):
+        made = commit_as_pin(cache, NAME, name, git_url=str(tiny.repository), progress=Quiet())
+        assert made.pin.commit == tiny.pin.commit
+    with pytest.raises(SourceError, match="no such commit"):
+        commit_as_pin(cache, NAME, "tags/marked", git_url=str(tiny.repository), progress=Quiet())
 
 
 @pytest.mark.parametrize("name", ["no-such-branch", "--upload-pack=touch here", "abcdef1"])

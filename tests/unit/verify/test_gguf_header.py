@@ -183,6 +183,17 @@ def test_a_file_that_is_really_that_long_costs_nothing(tmp_path: Path, value: by
         read_contents(path)
 
 
+@pytest.mark.parametrize("counts", [(1 << 35, 1), (0, 2)], ids=["tensors", "list of texts"])
+def test_what_a_hole_says_costs_nothing(tmp_path: Path, counts: tuple[int, int], bounded: None) -> None:
+    """A terabyte of zeros is as many tensors without names, or empty texts, as one likes: few are read."""
+    path = tmp_path / "model.gguf"
+    value = struct.pack("<IIQ", 9, 8, HUGE // 16) if counts[0] == 0 else ONE
+    path.write_bytes(whole(pair(b"k", value), counts=counts))
+    os.truncate(path, HUGE)
+    with pytest.raises(ModelError, match="damaged or cut short"):
+        read_contents(path)
+
+
 GOOD = whole(
     pair(b"general.architecture", struct.pack("<I", 8) + text(b"llama")),
     pair(b"llama.block_count", ONE),
