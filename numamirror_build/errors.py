@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 
@@ -248,3 +249,24 @@ def disk_full_as_error(where: str) -> Iterator[None]:
                 hint=DISK_FULL_HINT,
             ) from error
         raise
+
+
+@contextmanager
+def content_as_error(*files: Path) -> Iterator[None]:
+    """Turn what goes wrong where files have other content than they should into :class:`ConfigError`.
+
+    An error of the package stays what it is, but names the files if it names nothing.
+    """
+    where = ", ".join(map(str, files))
+    try:
+        yield
+    except NumaMirrorError as error:
+        error.where = error.where or where
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ConfigError(
+            "There is something else than there should be",
+            where=where,
+            why=f"{type(error).__name__}: {error}",
+            hint="give a file as the program wrote it",
+        ) from error

@@ -177,11 +177,12 @@ def _measured(row: Any) -> Measured:
     _see(bool(_TEST.match(made.point.test)) and isinstance(made.point.arm, str), f"a point: {made.point}")
     _see(isinstance(made.point.threads, int), f"a number of threads: {made.point.threads}")
     _see(made.rate is None or _is_rate(made.rate), f"a rate: {made.rate}")
+    _see(made.reason is None or isinstance(made.reason, str), f"a reason: {made.reason}")
     facts = made.facts
-    for name in ("token_times", "first_token"):
-        found = facts.get(name, [])
-        times = found if isinstance(found, list) else [found]
-        _see(all(map(_is_rate, times)), f"the {name} of {made.point}")
+    times = facts.get("token_times", ())
+    _see(all(map(_is_rate, times)), f"the token_times of {made.point}")
+    timed = bool(times) or "first_token" in facts
+    _see(not timed or _is_rate(facts["first_token"]), f"the first_token of {made.point}")
     for part in ("whole", "model"):
         sizes = (facts.get("placement") or {}).get(part, {})
         _see(all(int(node) >= 0 <= size for node, size in sizes.items()), f"the placement of {made.point}")

@@ -20,7 +20,7 @@ from numamirror_build.bench.summary import (
     rows_of,
 )
 from numamirror_build.cli.answers import Answer, table
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, content_as_error
 
 MIB = 1 << 20
 
@@ -31,8 +31,12 @@ def measured(made: Results, path: Path) -> Answer:
     Args:
         made: the results.
         path: where they are.
+
+    Raises:
+        ConfigError: something in them is not as ``bench`` writes it.
     """
-    return Answer({"results": str(path), **document(made)}, "\n".join(_text(made)))
+    with content_as_error(path):
+        return Answer({"results": str(path), **document(made)}, "\n".join(_text(made)))
 
 
 def comparison(first: Path, second: str) -> Answer:
@@ -43,19 +47,23 @@ def comparison(first: Path, second: str) -> Answer:
         second: another, a published table in TOML, or the name of one that the package has.
 
     Raises:
-        ConfigError: the second is none of these.
+        ConfigError: the second is none of these, or something in them is not as ``bench`` writes it.
         StateError: both are results, of different states, models or numbers of pretended nodes.
     """
     mine = load_results(first)
     if second in known_tables() or Path(second).suffix == ".toml":
-        return _beside(mine, load_table(second))
+        theirs = load_table(second)
+        with content_as_error(first):
+            return _beside(mine, theirs)
     if not Path(second).is_file():
         raise ConfigError(
             "There is nothing of that name to compare with",
             where=second,
             hint=f"give a file of results, a published table in TOML, or one of: {', '.join(known_tables())}",
         )
-    return _between(mine, load_results(Path(second)), first, Path(second))
+    other = load_results(Path(second))
+    with content_as_error(first, Path(second)):
+        return _between(mine, other, first, Path(second))
 
 
 def _between(one: Results, other: Results, first: Path, second: Path) -> Answer:

@@ -12,7 +12,7 @@ import click
 from numamirror_build import __version__
 from numamirror_build.bench.results import load_results
 from numamirror_build.cli.answers import Answer
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, content_as_error
 from numamirror_build.report.document import Report, Section, Status
 from numamirror_build.report.prediction import prediction_sections
 from numamirror_build.report.render import markdown, page
@@ -31,10 +31,13 @@ def write(
     prediction: Path | None,
 ) -> Answer:
     """Write a report of what is given: as a page, as Markdown, and as JSON."""
-    made = _report(results, prediction, verification, trace)
+    given = [path for path in (results, prediction, verification, trace) if path]
+    with content_as_error(*given):
+        made = _report(results, prediction, verification, trace)
+        html, text = page(made).encode(), markdown(made).encode()
     paths = {kind: folder.absolute() / f"{NAME}.{kind}" for kind in ("html", "md", "json")}
-    write_atomic(paths["html"], page(made))
-    write_atomic(paths["md"], markdown(made))
+    write_atomic(paths["html"], html)
+    write_atomic(paths["md"], text)
     write_json(paths["json"], made.as_json())
     written = {kind: str(path) for kind, path in paths.items()}
     return Answer({"report": written, "status": made.status}, "\n".join(written.values()))

@@ -140,6 +140,40 @@ def test_a_prediction_that_cannot_be(folder: Path, place: tuple[str | int, ...],
     assert run(["report", "--prediction", "advise.json"]) == ConfigError.exit_code
 
 
+@pytest.mark.parametrize(
+    ("option", "file", "old", "new"),
+    [
+        ("--results", "bench.jsonl", '"id": 0, "total"', '"other": 0, "total"'),
+        ("--results", "bench.jsonl", '"total": 1073741824', '"total": "large"'),
+        ("--results", "bench.jsonl", '"builds": {}', '"builds": []'),
+        ("--results", "bench.jsonl", '"governors": []', '"governors": [1]'),
+        ("--results", "bench.jsonl", '"pretend": 2', '"lab": {"kernel": "6"}'),
+        ("--results", "bench.jsonl", '"first_token": 0.3', '"first_token": [0.3, [1]]'),
+        ("--results", "bench.jsonl", '"reason": "it | ended"', '"reason": 5'),
+        ("--prediction", "advise.json", '"bound": "', '"bound": 5, "was": "'),
+        ("--prediction", "advise.json", '"arm": "', '"arm": 5, "was": "'),
+        ("--prediction", "advise.json", '"advice": [', '"advice": [{}, '),
+        ("--prediction", "advise.json", '"assumptions": ', '"assumptions": [5], "was": '),
+        ("--verification", REPORT, '"pin": "', '"other": "'),
+        ("--verification", REPORT, '"upstream": "', '"other": "'),
+        ("--verification", REPORT, '"passed": ', '"other": '),
+        ("--trace", "trace.json", '"loaded": ', '"loaded": "a", "was": '),
+        ("--trace", "trace.json", '"loaded": ', '"loaded": [], "was": '),
+    ],
+)
+def test_files_that_are_not_as_they_were_written(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str, file: str, old: str, new: str
+) -> None:
+    """What another program or a person has changed is an error that says why, and nothing is written."""
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+    assert run(["report", option, file]) == ConfigError.exit_code
+    err = capsys.readouterr().err
+    assert f"where: {file}" in err and "Error: " in err
+    assert not list(folder.glob("report.*"))
+
+
 def test_a_verification_in_the_lab(folder: Path) -> None:
     """What each arm read from other nodes is plotted, by machine and class."""
     figures = {"weights": {"remote_share": 0.475}, "kv": {"remote_share": 0.5}}
