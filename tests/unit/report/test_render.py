@@ -90,13 +90,14 @@ def test_a_roofline() -> None:
     assert on_it.marks[0].y == pytest.approx(ceiling)
 
 
-@pytest.mark.parametrize("count", [1, 5, 20])
+@pytest.mark.parametrize("count", [1, 5, 20, 40])
 def test_labels_of_a_roofline(count: int) -> None:
     """Many marks at one place have labels apart from each other, within the plot."""
     marks = tuple(Mark(str(number), 1, 10) for number in range(count))
-    labels = [mark.label for mark in roofline.draw(replace(ROOFLINE, marks=marks)).marks]
+    drawing = roofline.draw(replace(ROOFLINE, marks=marks))
+    labels = [mark.label for mark in drawing.marks]
     assert all(after - before >= roofline.LINE for before, after in pairwise(labels))
-    assert labels[0] >= 0 and labels[-1] <= roofline.HEIGHT
+    assert labels[0] >= 0 and labels[-1] <= drawing.bottom < drawing.height
 
 
 def test_the_page_is_complete_in_itself() -> None:
