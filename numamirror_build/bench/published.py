@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -80,7 +81,7 @@ def load_table(name: str) -> Published:
             str(table[key]) for key in ("name", "source", "machine", "baseline")
         )
         return Published(name, source, machine, baseline, tuple(_line(row) for row in table["row"]))
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             "The published table is not complete",
             where=str(path),
@@ -92,9 +93,17 @@ def load_table(name: str) -> Published:
 def _line(row: Mapping[str, Any]) -> Line:
     _known(row, _ROW_KEYS)
     if "ratio" in row:
-        return Line(str(row["model"]), float(row["ratio"]))
-    without, mirror = float(row["without"]), float(row["mirror"])
-    return Line(str(row["model"]), mirror / without, without, mirror)
+        if len(row) > 2:
+            raise ValueError("a ratio stands alone, or follows from both rates")
+        return Line(str(row["model"]), _positive(row["ratio"]))
+    without, mirror = _positive(row["without"]), _positive(row["mirror"])
+    return Line(str(row["model"]), _positive(mirror / without), without, mirror)
+
+
+def _positive(value: Any) -> float:
+    if not 0 < float(value) < math.inf:
+        raise ValueError(f"not a positive number: {value}")
+    return float(value)
 
 
 def _known(table: Mapping[str, Any], keys: set[str]) -> None:

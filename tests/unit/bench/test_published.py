@@ -21,6 +21,7 @@ model = "a-b Q4_K_M"
 without = 4
 mirror = 6
 """
+ALONE = GOOD.replace("without = 4\nmirror = 6", "ratio = 1.5")
 
 
 def test_what_the_package_has() -> None:
@@ -41,6 +42,9 @@ def test_a_file(tmp_path: Path) -> None:
     path.write_text(GOOD)
     (line,) = load_table(str(path)).lines
     assert (line.without, line.mirror, line.ratio) == (4, 6, 1.5)
+    path.write_text(ALONE)
+    (alone,) = load_table(str(path)).lines
+    assert (alone.without, alone.mirror, alone.ratio) == (None, None, 1.5)
     assert line.is_for("A_B-q4_k_m") and not line.is_for("a-b Q4_K_S")
 
 
@@ -50,8 +54,13 @@ def test_a_file(tmp_path: Path) -> None:
         (GOOD.replace('source = "s"', ""), "source"),
         (GOOD + "ratios = 1", "unknown keys: ratios"),
         (GOOD.replace("mirror = 6", ""), "mirror"),
-        (GOOD.replace("without = 4", "without = 0"), "ZeroDivisionError"),
-        (GOOD.replace("without = 4", 'ratio = "x"'), "ValueError"),
+        (GOOD.replace("without = 4", "without = 0"), "not a positive number: 0"),
+        (GOOD.replace("without = 4", "without = inf"), "not a positive number: inf"),
+        (GOOD.replace("without = 4", "without = 1e-308").replace("= 6", "= 1e308"), "number: inf"),
+        (GOOD + "ratio = 1.5", "a ratio stands alone"),
+        (ALONE.replace("1.5", "nan"), "not a positive number: nan"),
+        (ALONE.replace("1.5", "-1"), "not a positive number: -1"),
+        (GOOD.replace("without = 4", "without = 'x'"), "ValueError"),
         ("name = ", "not valid TOML"),
     ],
 )
