@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import numamirror_build
+from numamirror_build.bench.arms import arms_for
 from numamirror_build.bench.job import Job
-from numamirror_build.errors import LabError
+from numamirror_build.errors import ConfigError, LabError, StateError
 from numamirror_build.lab.guest import Command, passed_environment
 from numamirror_build.lab.layout import DISTANCE, Layout, even_layout
 from numamirror_build.lab.parts import Parts
 from numamirror_build.lab.run import run_in_lab
+from numamirror_build.machine.topology import Node
 from numamirror_build.progress import Progress
+from numamirror_build.store import write_atomic
 
 NODES, CPUS = 2, 2
 SECONDS = 3600.0  # after which the machine is switched off
@@ -40,6 +43,15 @@ def layout_for(model: int) -> Layout:
     return even_layout(NODES, CPUS, f"{needed // 64 * 64 + 64}M", DISTANCE)
 
 
+def arms_there(layout: Layout) -> list[str]:
+    """Names of the arms that a machine has; they depend on nothing but the numbers of its nodes."""
+    nodes = [
+        Node(node.id, (), (), node.cpus, node.memory, node.memory, 0, (), (), 0, None)
+        for node in layout.nodes
+    ]
+    return [arm.name for arm in arms_for(nodes, 0)]
+
+
 def described(layout: Layout, parts: Parts) -> dict[str, Any]:
     """What tells one machine of the lab from another, for results."""
     return {"kernel": parts.release, "layout": layout.as_json()}
@@ -54,7 +66,7 @@ def carry_out_in_lab(job: Job, layout: Layout, parts: Parts, progress: Progress)
     """
     with tempfile.TemporaryDirectory(prefix="numamirror-bench-lab-") as folder:
         scratch = Path(folder).resolve()
-        inner = scratch / job.results.name
+        inner = scratch / "results.jsonl"
         if job.results.exists():
             shutil.copy2(job.results, inner)
         file = scratch / "job.json"
@@ -78,14 +90,14 @@ def carry_out_in_lab(job: Job, layout: Layout, parts: Parts, progress: Progress)
             )
         finally:
             if inner.exists():
-                job.results.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(inner, job.results)
+                write_atomic(job.results, inner.read_bytes())
     if outcome.exit_status:
+        again = outcome.exit_status not in (ConfigError.exit_code, StateError.exit_code)
         raise LabError(
             "The measurement in the lab failed",
             where=str(job.results),
             why="\n".join("".join(said).strip().splitlines()[-_LAST:]),
-            hint="what was measured before is kept; the same command goes on",
+            hint="what was measured before is kept; the same command goes on" if again else None,
         )
 
 

@@ -21,7 +21,10 @@ from numamirror_build.verify.models import find_model, parts_of, read_model
 
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build
+    from numamirror_build.lab.layout import Layout
+    from numamirror_build.lab.parts import Parts
     from numamirror_build.pipeline import Pipeline
+    from numamirror_build.progress import Progress
 
 
 def run(
@@ -48,11 +51,10 @@ def run(
     if lab and pretend:
         raise click.UsageError("The lab's machine has several nodes: leave out --pretend.")
     if not lab:
-        known = [arm.name for arm in arms_for(read_state().mirrored, pretend)]
-        if unknown := [name for name in arms if name not in known]:
-            raise click.UsageError(f"No such arm here: {', '.join(unknown)}. There are: {', '.join(known)}.")
+        _require(arms, [arm.name for arm in arms_for(read_state().mirrored, pretend)])
     found = find_model(pipeline.store, model, progress=pipeline.progress)
     size = sum(tensor.size for tensor in read_model(found.path).tensors.values())
+    machine = _machine(pipeline, size, arms) if lab else None
     builds = _builds(pipeline, lab)
     job = Job(
         arms=tuple(arms),
@@ -74,8 +76,8 @@ def run(
         },
         results=results.absolute(),
     )
-    if lab:
-        _in_lab(pipeline, job, size)
+    if machine:
+        _in_lab(job, *machine, pipeline.progress)
     else:
         job.carry_out(read_state, pipeline.progress)
     # what statistics need takes a second to load: not before something was measured
@@ -84,14 +86,26 @@ def run(
     return measured(load_results(job.results), job.results)
 
 
-def _in_lab(pipeline: Pipeline, job: Job, size: int) -> None:
-    from numamirror_build.bench.lab import carry_out_in_lab, described, layout_for
+def _require(arms: Sequence[str], known: Sequence[str]) -> None:
+    if unknown := [name for name in arms if name not in known]:
+        raise click.UsageError(f"No such arm here: {', '.join(unknown)}. There are: {', '.join(known)}.")
+
+
+def _machine(pipeline: Pipeline, size: int, arms: Sequence[str]) -> tuple[Layout, Parts]:
+    """The lab's machine for a model of so many bytes, which must have the arms."""
+    from numamirror_build.bench.lab import arms_there, layout_for
     from numamirror_build.lab.parts import find_parts
 
-    parts = find_parts(pipeline.store, progress=pipeline.progress)
     layout = layout_for(size)
+    _require(arms, arms_there(layout))
+    return layout, find_parts(pipeline.store, progress=pipeline.progress)
+
+
+def _in_lab(job: Job, layout: Layout, parts: Parts, progress: Progress) -> None:
+    from numamirror_build.bench.lab import carry_out_in_lab, described
+
     inside = replace(job, subject={**job.subject, "lab": described(layout, parts)})
-    carry_out_in_lab(inside, layout, parts, pipeline.progress)
+    carry_out_in_lab(inside, layout, parts, progress)
 
 
 def _tests(

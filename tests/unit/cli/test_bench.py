@@ -11,7 +11,8 @@ import pytest
 
 from numamirror_build.cli import bench, commands
 from numamirror_build.cli.main import USAGE, run
-from numamirror_build.errors import ConfigError, StateError
+from numamirror_build.errors import ConfigError, StateError, ToolMissingError
+from numamirror_build.lab import parts
 from numamirror_build.machine.state import read_state
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
@@ -89,6 +90,33 @@ def test_wrong_command_lines(words: list[str]) -> None:
     assert run([*words, "--slots", "2"]) == USAGE
     assert run([*words, "--lab", "--pretend", "2"]) == USAGE
     assert run([*words, "--token-times", "1"]) == USAGE
+
+
+def test_an_arm_that_the_lab_does_not_have(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named, and so is a part of the lab that is missing, before anything is built."""
+
+    def missing(*_: Any, **__: Any) -> None:
+        raise ToolMissingError("no machine")
+
+    monkeypatch.setattr(parts, "find_parts", missing)
+    assert run([*words, "--lab", "--arm", "isolate-7"]) == USAGE
+    assert "isolate-0, isolate-1" in capsys.readouterr().err
+    assert run([*words, "--lab", "--arm", "isolate-1"]) == ToolMissingError.exit_code
+
+
+def test_results_that_are_not_as_they_were_written(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is missing is named, with the file."""
+    for name in ("a", "b"):
+        assert run([*words, "--threads", "2", "--results", f"{name}.jsonl"]) == 0
+    text = (tmp_path / "b.jsonl").read_text()
+    (tmp_path / "b.jsonl").write_text(text.replace('"pretend": 0', '"other": 0'))
+    assert run(["bench", "compare", "a.jsonl", "b.jsonl"]) == ConfigError.exit_code
+    err = capsys.readouterr().err
+    assert "b.jsonl" in err and "KeyError: 'pretend'" in err
 
 
 def test_comparing(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
