@@ -250,7 +250,7 @@ class Pipeline:
         from numamirror_build.building.wheel import check_level
         from numamirror_build.verify.models import find_model
 
-        check_level(load_recipe(self.request.upstream), self.request.portable)
+        check_level(load_recipe(self.pin.upstream), self.request.portable)
         if self.request.model is not None:
             find_model(self.store, self.request.model, progress=self.progress)
 
