@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -345,13 +346,20 @@ def effective_settings(
 
 
 def copy_tree(tree: Path, into: Path) -> None:
-    """Copy a tree's files, with their times; some trees write into their own folder when they are built."""
+    """Copy a tree's files, with their times; some trees write into their own folder when they are built.
+
+    What is from the future, as after a clock that went back, is from now: tools would make it forever.
+    """
     if into.exists():
         return
     half = into.with_name(f"{into.name}.half")
     shutil.rmtree(half, ignore_errors=True)
     half.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(tree, half, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    now = time.time()
+    for path in (half, *half.rglob("*")):
+        if path.lstat().st_mtime > now:
+            os.utime(path, (now, now), follow_symlinks=False)
     half.rename(into)
 
 

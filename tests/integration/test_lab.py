@@ -172,7 +172,7 @@ def test_nodes_as_a_file_describes_them(tmp_path: Path) -> None:
         *("node0", "node2", "node3", "node4", "0,2,4", "0,2-3", "1-2", "20 10 40 20", "")
     ]
     sizes = {node["id"]: node["memory"] >> 20 for node in document["nodes"]}
-    assert sizes[4] == 0 and 128 < sizes[0] < 256 and 256 < sizes[2] <= 384 and 96 < sizes[3] <= 128
+    assert sizes[4] == 0 and 128 < sizes[0] < 256 and 256 < sizes[2] <= 384 and 64 < sizes[3] <= 128
 
 
 def test_killed_while_the_command_runs(tmp_path: Path) -> None:
