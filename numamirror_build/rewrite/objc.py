@@ -53,7 +53,7 @@ def tame(result: bytearray, code: bytes) -> None:
 
 def _open_lambda(result: bytearray, place: int) -> None:
     """Turn ``^`` into ``[]``, at the cost of the character on its left."""
-    if result[place - 1 : place] == b":":
+    if place > 1 and result[place - 1 : place] == b":":
         result[place - 2 : place + 1] = b":[]"
     elif result[place - 1 : place].isspace():
         result[place - 1 : place + 1] = b"[]"

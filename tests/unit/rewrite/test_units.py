@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from numamirror_build.rewrite.project import Project
@@ -62,6 +62,7 @@ def test_view_is_as_long_as_the_file(case: Case) -> None:
     assert len(view(Project({"a.cpp": content}), "a.cpp", ())) == len(content)
 
 
+@example(source=":^(", path="a.m")
 @given(
     st.text(alphabet="a[]()<>^:;@#{} \n/*'\"in", max_size=60), st.sampled_from(["a.cu", "a.m", "a.c", "a.h"])
 )
