@@ -383,6 +383,20 @@ def test_killed_process_leaves_nothing_that_counts(driver: Path, folder: Path) -
         shutil.rmtree(entries(folder)[0])
 
 
+def test_load_that_goes_on_without_the_store_is_left_alone(driver: Path, folder: Path) -> None:
+    """Where an entry cannot be finished and one goes on, the next load leaves its blocks alone."""
+    env = {"GGML_NUMA_MIRROR_STORE": str(folder), "GGML_NUMA_MIRROR_FALLBACK": "warn"}
+    steps = [LOAD.replace("load", "half"), "stop", "rest", LOAD.replace("model", "other")]
+    steps += [f"whole:{number},2" for number in range(4)] + ["write:0,1000,2", "whole:2,2"]
+    with stopped(driver, *steps, **env) as process:
+        [part] = entries(folder)
+        shutil.rmtree(part)
+        output, _ = process.communicate()
+    assert json.loads(output)[2:] == [True, [False, False], True, True, True, True, True, True]
+    [entry] = entries(folder)
+    assert entry.name != part.stem
+
+
 def test_living_process_keeps_what_it_has_begun(driver: Path, folder: Path) -> None:
     """Others do not remove what a living process writes, and it is finished after them."""
     env = {"GGML_NUMA_MIRROR_STORE": str(folder)}
