@@ -7,14 +7,17 @@
 #include "ggml-numa-mirror.h"
 #include "ggml.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 struct block {
@@ -23,6 +26,7 @@ struct block {
 };
 
 static std::vector<block> blocks;
+static bool is_locked = false; // loads lock what they allocate in memory
 
 static std::vector<size_t> parse_sizes(const std::string & text) {
     std::vector<size_t> sizes;
@@ -57,7 +61,7 @@ static const char * boolean(bool value) {
 // what is not stored yet is filled, at least half of it; the result tells which blocks were there already
 static std::string load(const std::string & content, const std::vector<size_t> & sizes, bool whole) {
     ggml_numa_mirror_place_begin(GGML_NUMA_MIRROR_WEIGHTS);
-    const ggml_numa_mirror_load expected = { sizes.data(), sizes.size(), content.c_str(), (const void *) &ggml_numa_mirror_init, false };
+    const ggml_numa_mirror_load expected = { sizes.data(), sizes.size(), content.c_str(), (const void *) &ggml_numa_mirror_init, is_locked };
     if (const char * error = ggml_numa_mirror_expect(&expected)) {
         ggml_numa_mirror_place_end();
         return quote(error);
@@ -68,6 +72,9 @@ static std::string load(const std::string & content, const std::vector<size_t> &
         if (!b.buffer) {
             ggml_numa_mirror_place_end();
             return "null";
+        }
+        if (is_locked && mlock(words_of(b), size) != 0) {
+            exit(3);
         }
         const bool is_stored = ggml_numa_mirror_is_stored(words_of(b));
         for (size_t at = 0; at < size / (whole ? 8 : 16) && !is_stored; at++) {
@@ -132,6 +139,38 @@ static std::string run(const std::string & verb, const std::string & argument) {
         const bool committed = ggml_numa_mirror_commit();
         ggml_numa_mirror_place_end();
         return boolean(committed);
+    }
+    if (verb == "end") {
+        // without the rest
+        ggml_numa_mirror_place_end();
+        return "null";
+    }
+    if (verb == "lock") {
+        is_locked = true;
+        return "null";
+    }
+    if (verb == "policy") {
+        return boolean(ggml_numa_mirror_set_policy(argument.c_str()));
+    }
+    if (verb == "scatter") {
+        // many pieces of a block in no order, some over others; then the replicas are as the first one is
+        const std::vector<size_t> numbers = parse_sizes(argument); // of the block, and of replicas
+        const block & b = blocks[numbers[0]];
+        std::mt19937 random(1);
+        for (int i = 0; i < 20000; i++) {
+            const size_t at   = random() % b.size;
+            const size_t size = std::min<size_t>(b.size - at, 1 + random() % (i % 100 == 0 ? 100000 : 50));
+            char * ptr = (char *) words_of(b) + at;
+            ggml_numa_mirror_writing(ptr, size);
+            memset(ptr, (int) random(), size);
+            ggml_numa_mirror_written(ptr, size);
+        }
+        ggml_numa_mirror_commit();
+        bool is_everywhere = true;
+        for (size_t k = 1; k < numbers[1]; k++) {
+            is_everywhere = is_everywhere && memcmp(words_of(b), words_of(b, k), b.size) == 0;
+        }
+        return boolean(is_everywhere);
     }
     if (verb == "write") {
         // to a word of a block, from outside of a graph; then in all replicas

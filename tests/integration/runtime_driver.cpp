@@ -33,17 +33,17 @@ struct weights {
     ggml_backend_buffer_t buffer;
 };
 
-static weights make_weights(float value, ggml_numa_mirror_use use = GGML_NUMA_MIRROR_WEIGHTS) {
+static weights make_weights(float value, ggml_numa_mirror_use use = GGML_NUMA_MIRROR_WEIGHTS, int n_rows = N_ROWS) {
     weights result;
     result.ctx = ggml_init({ ggml_tensor_overhead() * 4, nullptr, true });
-    result.w   = ggml_new_tensor_2d(result.ctx, GGML_TYPE_F32, N_COLS, N_ROWS);
+    result.w   = ggml_new_tensor_2d(result.ctx, GGML_TYPE_F32, N_COLS, n_rows);
     ggml_numa_mirror_place_begin(use);
     result.buffer = ggml_backend_alloc_ctx_tensors_from_buft(result.ctx, ggml_backend_cpu_buffer_type());
     if (!result.buffer || ggml_numa_mirror_error()) {
         printf("{\"allocated\": false, \"status\": %s}\n", ggml_numa_mirror_status());
         exit(0);
     }
-    for (int i = 0; i < N_COLS * N_ROWS; i++) {
+    for (int i = 0; i < N_COLS * n_rows; i++) {
         ((float *) result.w->data)[i] = value;
     }
     if (use == GGML_NUMA_MIRROR_WEIGHTS && ggml_numa_mirror_places(use)) {
@@ -304,9 +304,14 @@ int main(int argc, char ** argv) {
         ggml_tensor * t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_COLS, N_ROWS);
         ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_cpu_buffer_type());
         ggml_set_name(t, "left.out");
+        // beside another model, which is replicated, and is a thousand times as large
+        make_weights(0.0f, GGML_NUMA_MIRROR_WEIGHTS, 1000 * N_ROWS);
         ggml_numa_mirror_place_begin(GGML_NUMA_MIRROR_WEIGHTS);
         ggml_numa_mirror_account(t);
         const bool committed = ggml_numa_mirror_commit();
+        ggml_numa_mirror_place_end();
+        // an adapter is loaded next
+        ggml_numa_mirror_place_begin(GGML_NUMA_MIRROR_WEIGHTS);
         ggml_numa_mirror_place_end();
         ggml_backend_buffer_free(buffer);
         printf("{\"committed\": %s, \"status\": %s}\n", committed ? "true" : "false", ggml_numa_mirror_status());

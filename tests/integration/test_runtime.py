@@ -114,11 +114,20 @@ def test_graph_that_writes_weights_runs_at_home(driver: Path) -> None:
 
 
 def test_weights_that_are_not_replicated_are_an_error(driver: Path) -> None:
-    """When more than a hundredth of the weights lies elsewhere, the load fails and names the first."""
+    """When more than a hundredth of a load's weights lies elsewhere, it fails and names the first."""
     result = drive(driver, "unreplicated", 2, 1, GGML_NUMA_MIRROR_NODES="2")
     assert result["committed"] is False
     assert result["status"]["error"]["code"] == "not-replicated"
     assert "left.out in a buffer of type CPU" in result["stderr"]
+
+
+def test_record_keeps_what_is_not_replicated(driver: Path) -> None:
+    """What a load has left out, and gone on without, stays in the record when the next load ends."""
+    env = {"GGML_NUMA_MIRROR_NODES": "2", "GGML_NUMA_MIRROR_FALLBACK": "warn"}
+    result = drive(driver, "unreplicated", 2, 1, **env)
+    assert result["committed"] is True
+    assert [tensor["name"] for tensor in result["status"]["tensors"]["not_replicated"]] == ["left.out"]
+    assert result["status"]["tensors"]["eligible"] == 3
 
 
 @pytest.mark.parametrize("nodes", [2, 4])

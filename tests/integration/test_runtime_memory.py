@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -81,6 +82,21 @@ def drive(driver: Path, *steps: str, **env: str) -> list[Any]:
     return results
 
 
+@contextlib.contextmanager
+def stopped(program: Path, *arguments: str | Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that has come to its step ``stop``."""
+    with subprocess.Popen(
+        [program, *arguments],
+        env={**ENV, **env},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout and process.stdout.readline()
+        yield process
+        process.kill()
+
+
 def on(machine: Machine, root: Path) -> dict[str, str]:
     """Variables that make the nodes of a made-up machine the mirror's nodes."""
     return {"GGML_NUMA_MIRROR_ROOT": str(machine.write(root)), "GGML_NUMA_MIRROR_NODES": ""}
@@ -150,6 +166,34 @@ def test_model_needs_what_its_buffers_take(
     assert float(need) == 2 * taken / MIB
     machine = Machine({0: Node("0", total=GIB, free=taken * 2 + 16 * MIB, cache=0)}).write(tmp_path)
     assert run(loader, models[name], GGML_NUMA_MIRROR_ROOT=str(machine))["loaded"]
+
+
+def test_fallback_maps_the_model_as_upstream_does(
+    loader: Path, models: dict[str, Path], tmp_path: Path
+) -> None:
+    """A model that has no room and is loaded without the mirror stays in its file, where it need not fit."""
+    machine = Machine({0: Node("0", total=GIB, free=MIB, cache=0)}).write(tmp_path)
+    env = {"GGML_NUMA_MIRROR_ROOT": str(machine), "GGML_NUMA_MIRROR_FALLBACK": "warn"}
+    with stopped(loader, models["dense-q8_0"], "stop", **env) as process:
+        assert str(models["dense-q8_0"]) in Path(f"/proc/{process.pid}/maps").read_text()
+    plain = run(loader, models["dense-q8_0"], "plain")
+    assert run(loader, models["dense-q8_0"], **env)["logits"] == plain["logits"]
+
+
+def test_policy_can_be_changed_back_to_all(driver: Path) -> None:
+    """What is asked for last counts: all of it, too."""
+    steps = ("policy:weights", "policy:all", f"kv:{MIB}", "status")
+    *_, status = drive(driver, *steps)
+    assert status["policy"] == "weights,kv"
+    assert status["kv"]["buffers"] == 1
+
+
+def test_pieces_reach_every_replica(driver: Path) -> None:
+    """Thousands of pieces of a cache, written in no order and over each other, are in all replicas."""
+    assert drive(driver, f"kv:{5 * MIB}", f"kv:{3 * MIB}", "scatter:1,2", "scatter:0,2", "whole:1,1") == [
+        *[True] * 4,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["4K", "huge", "2m"])

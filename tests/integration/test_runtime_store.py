@@ -29,6 +29,7 @@ from tests.integration.test_runtime_memory import (
     on,
     pool,
     run,
+    stopped,
 )
 from tests.machines import GIB, MIB, Machine, Node
 
@@ -82,21 +83,6 @@ def contents(folder: Path) -> dict[str, str]:
     """What is in a store: the digest of each file."""
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-@contextlib.contextmanager
-def stopped(program: Path, *arguments: str | Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that has come to its step ``stop``."""
-    with subprocess.Popen(
-        [program, *arguments],
-        env={**ENV, **env},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        assert process.stdout and process.stdout.readline()
-        yield process
-        process.kill()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -395,6 +381,40 @@ def test_load_that_goes_on_without_the_store_is_left_alone(driver: Path, folder:
     assert json.loads(output)[2:] == [True, [False, False], True, True, True, True, True, True]
     [entry] = entries(folder)
     assert entry.name != part.stem
+
+
+def test_entry_that_was_removed_is_not_taken_for_anothers(driver: Path, folder: Path) -> None:
+    """Who finishes an entry that was removed meanwhile leaves the one that another has begun since alone."""
+    env = {"GGML_NUMA_MIRROR_STORE": str(folder)}
+    steps = (LOAD.replace("load", "half"), "stop", "rest")
+    with stopped(driver, *steps, **env) as first:
+        [part] = entries(folder)
+        shutil.rmtree(part)
+        with stopped(driver, *steps, **env) as second:
+            assert json.loads(first.communicate()[0])[2] is False
+            assert entries(folder) == [part]
+            assert json.loads(second.communicate()[0])[2] is True
+    assert drive(driver, LOAD, "whole:0,2", "whole:1,2", **env) == [[True, True], True, True]
+
+
+def test_unusable_store_is_done_without(driver: Path, folder: Path) -> None:
+    """Where the store cannot be used and the fallback is to go on, the replicas are made all the same."""
+    folder.chmod(0o770)
+    env = {"GGML_NUMA_MIRROR_STORE": str(folder), "GGML_NUMA_MIRROR_FALLBACK": "warn"}
+    loaded, first, second, status = drive(driver, LOAD, "whole:0,2", "whole:1,2", "status", **env)
+    assert loaded == [False, False] and first and second
+    assert status["error"]["code"] == "store"
+    assert status["store"] == [] and entries(folder) == []
+
+
+def test_locked_load_that_ends_early_copies_nothing(driver: Path, folder: Path) -> None:
+    """A load that maps locked replicas and is given up does not copy them on its way out."""
+    env = {"GGML_NUMA_MIRROR_STORE": str(folder)}
+    drive(driver, LOAD, **env)
+    with stopped(driver, "lock", LOAD.replace("load", "half"), "end", "stop", **env) as process:
+        areas = Path(f"/proc/{process.pid}/smaps").read_text().split(str(folder))[1:]
+    assert len(areas) >= 2
+    assert all(int(area.split("Anonymous:")[1].split()[0]) == 0 for area in areas)
 
 
 def test_living_process_keeps_what_it_has_begun(driver: Path, folder: Path) -> None:
