@@ -22,7 +22,8 @@ from numamirror_build.store import Store
 from numamirror_build.verify import architectures
 from numamirror_build.verify.models import Q8_0, Quantizer, Recipe, find_recipe, make_model
 from tests.integration.drivers import compile_driver
-from tests.integration.test_runtime_store import contents, entries, folder, records, stopped
+from tests.integration.test_runtime_memory import stopped
+from tests.integration.test_runtime_store import contents, entries, folder, records
 from tests.machines import GIB, MIB, Machine, Node
 
 __all__ = ["folder"]  # a fixture

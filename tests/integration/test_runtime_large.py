@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.large_model import make_large_model
-from tests.integration.test_runtime_memory import ENV, HERE, link, run
-from tests.integration.test_runtime_store import stopped
+from tests.integration.test_runtime_memory import ENV, HERE, link, run, stopped
 
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build
