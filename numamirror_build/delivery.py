@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
-from numamirror_build.errors import OutputError, disk_full_as_error
-from numamirror_build.store import file_sha256, write_json
+from numamirror_build.errors import OutputError, output_as_error
+from numamirror_build.store import check_writable, file_sha256, locked, write_json
 
 MANIFEST = "numamirror-build.json"
 VERSION = 1
@@ -93,19 +91,16 @@ def deliver(
     Raises:
         OutputError: something that no delivery made is in the way, or the folder cannot be written.
         DiskFullError: no space left.
+        ConfigError: the cache, where the lock is, cannot be written to.
     """
-    locks.mkdir(parents=True, exist_ok=True)
-    lock = locks / f"out-{hashlib.sha256(os.fsencode(out)).hexdigest()[:20]}.lock"
-    try:
-        with disk_full_as_error(str(out)), FileLock(lock):
-            return _deliver(out, items, facts)
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        raise OutputError(
-            "The output folder cannot be written",
-            where=error.filename or str(out),
-            why=error.strerror,
-            hint="choose another with --out",
-        ) from error
+    name = f"out-{hashlib.sha256(os.fsencode(out)).hexdigest()[:20]}"
+    with locked(locks / name), output_as_error(str(out), hint="choose another with --out"):
+        return _deliver(out, items, facts)
+
+
+def check_place(out: Path) -> None:
+    """See that there can be an output folder, before work that would be lost; errors as of that."""
+    check_writable(out / MANIFEST)
 
 
 def _deliver(out: Path, items: Sequence[Item], facts: Mapping[str, Any]) -> tuple[Product, ...]:

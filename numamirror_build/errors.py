@@ -252,21 +252,46 @@ def disk_full_as_error(where: str) -> Iterator[None]:
 
 
 @contextmanager
+def output_as_error(where: str, *, hint: str = "name another place") -> Iterator[None]:
+    """Turn what the operating system says where something cannot be written into :class:`OutputError`.
+
+    "No space left" becomes :class:`DiskFullError`.
+    """
+    try:
+        with disk_full_as_error(where):
+            yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(
+            "The output cannot be written",
+            where=where,
+            why=f"{reason}: {error.filename}" if error.filename else reason,
+            hint=hint,
+        ) from error
+
+
+@contextmanager
+def naming(*files: Path, hint: str | None = None) -> Iterator[None]:
+    """An error of the package that names no place names these files, and one without a next step gets it."""
+    try:
+        yield
+    except NumaMirrorError as error:
+        error.where = error.where or ", ".join(map(str, files))
+        error.hint = error.hint or hint
+        raise
+
+
+@contextmanager
 def content_as_error(*files: Path) -> Iterator[None]:
     """Turn what goes wrong where files have other content than they should into :class:`ConfigError`.
 
     An error of the package stays what it is, but names the files if it names nothing.
     """
-    where = ", ".join(map(str, files))
-    try:
-        yield
-    except NumaMirrorError as error:
-        error.where = error.where or where
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise ConfigError(
-            "There is something else than there should be",
-            where=where,
-            why=f"{type(error).__name__}: {error}",
-            hint="give a file as the program wrote it",
-        ) from error
+    hint = "give a file as the program wrote it"
+    with naming(*files, hint=hint):
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            raise ConfigError(
+                "There is something else than there should be", why=f"{type(error).__name__}: {error}"
+            ) from error

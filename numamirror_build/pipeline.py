@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from numamirror_build.errors import output_as_error
+
 if TYPE_CHECKING:
     from numamirror_build.building.build import Build, BuildOptions
     from numamirror_build.building.wheel import Wheel
@@ -193,7 +195,9 @@ class Pipeline:
         """Write what a portable wheel is built from, for cibuildwheel; the wheel's version."""
         from numamirror_build.building.sources import write_sources
 
-        return write_sources(self.store, self.patched_tree, self.build_options, out, progress=self.progress)
+        tree = self.patched_tree
+        with output_as_error(str(out)):
+            return write_sources(self.store, tree, self.build_options, out, progress=self.progress)
 
     @cached_property
     def portable_builds(self) -> tuple[Build, Build]:
@@ -267,8 +271,9 @@ def run_job(pipeline: Pipeline, out: Path) -> tuple[Product, ...]:
     Raises:
         NumaMirrorError: a step failed; each kind of failure is a class of its own.
     """
-    from numamirror_build.delivery import deliver
+    from numamirror_build.delivery import check_place, deliver
 
+    check_place(out)
     pipeline.check_request()
     audit, verification = pipeline.audit, pipeline.verification
     facts = {

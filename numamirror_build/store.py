@@ -17,14 +17,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from numamirror_build.errors import ConfigError, disk_full_as_error
+from numamirror_build.errors import ConfigError, OutputError, disk_full_as_error, output_as_error
 from numamirror_build.uses import uses_of
 
 Maker = Callable[[Path], Mapping[str, Any]]
@@ -46,26 +46,71 @@ def file_sha256(path: Path) -> str:
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a file so that it has either its old or its new content at every moment."""
-    data = content.encode() if isinstance(content, str) else content
-    with disk_full_as_error(str(path)):
+    """Write a file so that it has either its old or its new content at every moment.
+
+    Raises:
+        OutputError: it cannot be written.
+        DiskFullError: no space left.
+    """
+    write_together({path: content})
+
+
+def write_together(files: Mapping[Path, bytes | str]) -> None:
+    """Write files as :func:`write_atomic` does, none of them before all can be written; errors as of that."""
+    with ExitStack() as stack:
+        written = {path: _written_beside(path, content, stack) for path, content in files.items()}
+        for path, new in written.items():
+            with output_as_error(str(path)):
+                new.replace(path)
+
+
+def _written_beside(path: Path, content: bytes | str, stack: ExitStack) -> Path:
+    """A new file with the content, beside a path; if it is still there at the end of the stack, it goes."""
+    with output_as_error(str(path)):
+        _see_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        stack.callback(Path(name).unlink, missing_ok=True)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).chmod(0o644)
+    return Path(name)
+
+
+def check_writable(*paths: Path) -> None:
+    """See that files can be written, before work that would be lost; nothing is made or changed.
+
+    Raises:
+        OutputError: one of them cannot.
+        DiskFullError: no space left.
+    """
+    for path in paths:
+        with output_as_error(str(path)):
+            _see_place(path)
+            folder = next(parent for parent in path.absolute().parents if parent.exists())
+            try:
+                with tempfile.TemporaryFile(dir=folder):
+                    pass
+            except OSError as error:
+                error.filename = str(folder)  # not the file that was tried with
+                raise
+
+
+def _see_place(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise OutputError("Something else than a file is there", where=str(path), hint="name another place")
+
+
+def json_text(value: Any) -> str:
+    """A JSON file's text: keys sorted, two spaces, final newline."""
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file atomically, keys sorted, two spaces, final newline."""
-    write_atomic(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+    """Write a JSON file atomically; errors as of :func:`write_atomic`."""
+    write_atomic(path, json_text(value))
 
 
 @dataclass(frozen=True)
@@ -133,7 +178,7 @@ class Store:
 
         if entry := usable():
             return entry
-        with disk_full_as_error(str(folder)), _locked(folder):
+        with disk_full_as_error(str(folder)), locked(folder):
             if entry := usable():
                 return entry
             self._record(folder).unlink(missing_ok=True)  # first: what is being changed is not finished
@@ -162,8 +207,12 @@ class Store:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder that is, or will be, beside it."""
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder of the cache that is, or will be, beside it.
+
+    Raises:
+        ConfigError: the cache cannot be written to.
+    """
     lock = FileLock(f"{folder}.lock")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from numamirror_build.errors import ConfigError, StateError
+from numamirror_build.errors import ConfigError, StateError, output_as_error
 from numamirror_build.machine.state import State
+from numamirror_build.store import check_writable
 
 SCHEMA = 1
 
@@ -105,12 +106,12 @@ class Journal:
         Raises:
             StateError: it holds results of something else.
             ConfigError: it holds something else than results.
+            OutputError: it cannot be written.
         """
         self.path = path
         self.subject = dict(json.loads(json.dumps(subject)))
         self.done: dict[Point, Measured] = {}
-        if path.exists() and path.stat().st_size:
-            found = load_results(path)
+        if found := results_so_far(path):
             require_same(found.subject, self.subject, "What was measured on", str(path))
             self.done = {one.point: one for one in found.measured}
         else:
@@ -126,16 +127,32 @@ class Journal:
         return Results(self.subject, tuple(self.done.values()))
 
     def _add(self, row: Mapping[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as stream:
-            stream.seek(0, os.SEEK_END)
-            if stream.tell():
-                stream.seek(-1, os.SEEK_END)
-                if stream.read(1) != b"\n":  # a line that a killed run did not finish
-                    stream.write(b"\n")
-            stream.write(json.dumps(row, sort_keys=True).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        with output_as_error(str(self.path)):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a+b") as stream:
+                stream.seek(0, os.SEEK_END)
+                if stream.tell():
+                    stream.seek(-1, os.SEEK_END)
+                    if stream.read(1) != b"\n":  # a line that a killed run did not finish
+                        stream.write(b"\n")
+                stream.write(json.dumps(row, sort_keys=True).encode() + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+
+
+def results_so_far(path: Path) -> Results | None:
+    """The results of a file that more can be added to; None if there are none yet.
+
+    Raises:
+        ConfigError: it holds something else than results.
+        OutputError: it cannot be written.
+    """
+    if not path.exists():
+        check_writable(path)
+        return None
+    with output_as_error(str(path)), path.open("ab") as stream:
+        empty = stream.tell() == 0
+    return None if empty else load_results(path)
 
 
 def load_results(path: Path) -> Results:

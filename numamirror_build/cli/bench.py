@@ -13,7 +13,7 @@ from numamirror_build import __version__, data
 from numamirror_build.bench.arms import Files, Task, Tree, arms_for
 from numamirror_build.bench.job import Job
 from numamirror_build.bench.meters import TokenTimes, ask_program
-from numamirror_build.bench.results import load_results
+from numamirror_build.bench.results import load_results, results_so_far
 from numamirror_build.cli.answers import Answer
 from numamirror_build.machine.state import read_state
 from numamirror_build.toml import read_toml
@@ -52,6 +52,7 @@ def run(
         raise click.UsageError("The lab's machine has several nodes: leave out --pretend.")
     if not lab:
         _require(arms, [arm.name for arm in arms_for(read_state().mirrored, pretend)])
+    results_so_far(results)
     found = find_model(pipeline.store, model, progress=pipeline.progress)
     size = sum(tensor.size for tensor in read_model(found.path).tensors.values())
     machine = _machine(pipeline, size, arms) if lab else None

@@ -18,7 +18,7 @@ from numamirror_build.lab.layout import DISTANCE, Layout, even_layout, load_layo
 from numamirror_build.lab.parts import find_parts
 from numamirror_build.lab.run import run_in_lab
 from numamirror_build.lab.trace import make_plugin
-from numamirror_build.store import write_json
+from numamirror_build.store import check_writable, write_json
 
 if TYPE_CHECKING:
     from numamirror_build.progress import Progress
@@ -67,6 +67,8 @@ def run(
         folder=Path.cwd(),
         scratch=_resolved(scratch) if scratch else None,
     )
+    if trace:
+        check_writable(trace)
     collected = {"stdout": bytearray(), "stderr": bytearray()}
 
     def sink(name: str, stream: BinaryIO) -> Callable[[bytes], None]:

@@ -14,7 +14,7 @@ from numamirror_build.pipeline import Pipeline, Request
 from numamirror_build.regress.report import junit, page, table_of, why
 from numamirror_build.regress.run import Regression, parallel_by_default, run_regression
 from numamirror_build.regress.steps import Level
-from numamirror_build.store import write_atomic
+from numamirror_build.store import check_writable, write_atomic
 from numamirror_build.upstreams.pins import find_pin, load_pins
 
 
@@ -29,6 +29,7 @@ def regress(
     page_file: Path | None,
 ) -> Answer:
     """Run a regression; the table, and an exit code that says whether all passed."""
+    check_writable(*(file for file in (junit_file, page_file) if file))
     named = "upstream" in settings.origins
     upstreams = [settings.upstream] if named or pins else data.upstream_names()
     made = run_regression(

@@ -17,7 +17,7 @@ from numamirror_build.report.document import Report, Section, Status
 from numamirror_build.report.prediction import prediction_sections
 from numamirror_build.report.render import markdown, page
 from numamirror_build.report.sections import bench_sections, trace_sections, verification_sections
-from numamirror_build.store import write_atomic, write_json
+from numamirror_build.store import json_text, write_together
 
 NAME = "report"
 
@@ -35,10 +35,9 @@ def write(
     with content_as_error(*given):
         made = _report(results, prediction, verification, trace)
         html, text = page(made).encode(), markdown(made).encode()
-    paths = {kind: folder.absolute() / f"{NAME}.{kind}" for kind in ("html", "md", "json")}
-    write_atomic(paths["html"], html)
-    write_atomic(paths["md"], text)
-    write_json(paths["json"], made.as_json())
+    contents: dict[str, bytes | str] = {"html": html, "md": text, "json": json_text(made.as_json())}
+    paths = {kind: folder.absolute() / f"{NAME}.{kind}" for kind in contents}
+    write_together({paths[kind]: content for kind, content in contents.items()})
     written = {kind: str(path) for kind, path in paths.items()}
     return Answer({"report": written, "status": made.status}, "\n".join(written.values()))
 

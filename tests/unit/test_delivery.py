@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from numamirror_build import delivery
-from numamirror_build.delivery import MANIFEST, Item, Product, deliver
+from numamirror_build.delivery import MANIFEST, Item, Product, check_place, deliver
 from numamirror_build.errors import OutputError
 
 
@@ -141,3 +141,15 @@ def test_an_output_folder_that_is_a_file_is_an_output_error(tmp_path: Path, made
     (tmp_path / "out").write_text("")
     with pytest.raises(OutputError, match="--out"):
         hand_over(tmp_path, items(made))
+
+
+@pytest.mark.parametrize("out", ["/proc/x", "file/x"])
+def test_an_output_folder_that_cannot_be_made_is_an_output_error(
+    tmp_path: Path, made: Path, out: str
+) -> None:
+    """Whatever the operating system says; told before as well as when it is handed over."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="--out"):
+        deliver(tmp_path / out, items(made), {}, locks=tmp_path / "locks")
+    with pytest.raises(OutputError):
+        check_place(tmp_path / out)

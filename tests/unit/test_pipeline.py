@@ -13,7 +13,7 @@ import pytest
 from numamirror_build.building import install
 from numamirror_build.building.build import BuildOptions
 from numamirror_build.delivery import MANIFEST
-from numamirror_build.errors import AuditError, ModelError, VerificationError
+from numamirror_build.errors import AuditError, ModelError, OutputError, VerificationError
 from numamirror_build.patching.apply import PristineTree
 from numamirror_build.pipeline import Pipeline, Request, run_job
 from numamirror_build.progress import Quiet
@@ -229,3 +229,25 @@ def test_the_model_is_looked_at_before_anything_dear_is_made(tmp_path: Path) -> 
     with pytest.raises(ModelError):
         run_job(pipeline, tmp_path / "dist")
     assert "checkout" not in pipeline.__dict__
+
+
+def test_an_output_folder_that_cannot_be_is_told_before_anything_is_made(
+    calls: Calls, tmp_path: Path
+) -> None:
+    """Hours of work are not lost."""
+    with pytest.raises(OutputError):
+        run_job(pipeline_in(tmp_path), Path("/proc/x"))
+    assert calls.made == []
+
+
+def test_sources_for_other_builders_that_cannot_be_written(
+    calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the operating system says is an error of the output."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        Path("/proc/x").mkdir()
+
+    monkeypatch.setattr("numamirror_build.building.sources.write_sources", fail)
+    with pytest.raises(OutputError):
+        pipeline_in(tmp_path).write_sources(Path("/proc/x"))

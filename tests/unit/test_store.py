@@ -14,8 +14,16 @@ from typing import Any
 import pytest
 
 from numamirror_build import store as store_module
-from numamirror_build.errors import DiskFullError
-from numamirror_build.store import Store, digest, file_sha256, write_atomic, write_json
+from numamirror_build.errors import DiskFullError, OutputError
+from numamirror_build.store import (
+    Store,
+    check_writable,
+    digest,
+    file_sha256,
+    write_atomic,
+    write_json,
+    write_together,
+)
 
 
 @pytest.fixture
@@ -129,6 +137,37 @@ def test_failed_write_keeps_the_old_content(tmp_path: Path, monkeypatch: pytest.
     assert caught.value.exit_code == 23
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture(params=["/proc/x", "/proc/x/y", "file/x", "file/x/y", "folder"])
+def bad_place(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A place where no file can be."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    return tmp_path / str(request.param)
+
+
+def test_files_are_written_together_or_not_at_all(tmp_path: Path, bad_place: Path) -> None:
+    """When one cannot be written, none is; the error names the one, and nothing is left of the others."""
+    (tmp_path / "old").write_text("old")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(OutputError) as caught:
+        write_together({tmp_path / "old": "new", tmp_path / "other": "new", bad_place: "new"})
+    assert caught.value.where == str(bad_place)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "old").read_text() == "old"
+
+
+def test_a_place_is_looked_at_before(tmp_path: Path, bad_place: Path) -> None:
+    """A file that could not be written is an error; of one that could be nothing is made or changed."""
+    (tmp_path / "old").write_text("old")
+    before = sorted(tmp_path.rglob("*"))
+    check_writable(tmp_path / "old", tmp_path / "a/b/new")
+    with pytest.raises(OutputError) as caught:
+        check_writable(tmp_path / "old", bad_place)
+    assert caught.value.where == str(bad_place)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "old").read_text() == "old"
 
 
 def test_write_json_is_stable(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from numamirror_build.cli import bench, commands
 from numamirror_build.cli.main import USAGE, run
-from numamirror_build.errors import ConfigError, StateError, ToolMissingError
+from numamirror_build.errors import ConfigError, OutputError, StateError, ToolMissingError
 from numamirror_build.lab import parts
 from numamirror_build.machine.state import read_state
 from numamirror_build.progress import Quiet
@@ -90,6 +90,26 @@ def test_wrong_command_lines(words: list[str]) -> None:
     assert run([*words, "--slots", "2"]) == USAGE
     assert run([*words, "--lab", "--pretend", "2"]) == USAGE
     assert run([*words, "--token-times", "1"]) == USAGE
+
+
+@pytest.mark.parametrize(
+    ("place", "status"),
+    [
+        (".", OutputError.exit_code),
+        ("/proc/x/r.jsonl", OutputError.exit_code),
+        ("file/r.jsonl", OutputError.exit_code),
+        ("file", ConfigError.exit_code),
+    ],
+)
+def test_results_that_cannot_be_kept_are_told_before_the_builds(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, status: int
+) -> None:
+    """Nothing is built to measure what cannot be written, or would be written among something else."""
+    built: list[Any] = []
+    monkeypatch.setattr(bench, "_builds", lambda *_: built.append(_))
+    (tmp_path / "file").write_text("something else")
+    assert run([*words, "--results", place]) == status
+    assert not built and (tmp_path / "file").read_text() == "something else"
 
 
 def test_an_arm_that_the_lab_does_not_have(

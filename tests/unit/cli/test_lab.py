@@ -11,7 +11,7 @@ import pytest
 
 from numamirror_build.cli import lab
 from numamirror_build.cli.main import USAGE, run
-from numamirror_build.errors import ConfigError, LabError, LabTimeoutError, NumaMirrorError
+from numamirror_build.errors import ConfigError, LabError, LabTimeoutError, NumaMirrorError, OutputError
 from numamirror_build.lab.layout import even_layout
 from numamirror_build.lab.run import Outcome, SeenNode
 from numamirror_build.lab.trace import Count, Trace
@@ -139,6 +139,12 @@ def test_a_trace(fake: FakeLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert document["loads"]["generation"]["kv"]["remote_share"] == 0
     assert run(["lab", "run", "--", "x"]) == 3
     assert fake.asked["plugin"] is None
+
+
+def test_a_trace_that_cannot_be_written_is_told_before(fake: FakeLab) -> None:
+    """The machine is not started for nothing."""
+    assert run(["lab", "run", "--trace", "/proc/x", "--", "x"]) == OutputError.exit_code
+    assert not fake.asked
 
 
 def test_a_layout_from_a_file(fake: FakeLab, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from numamirror_build import data
 from numamirror_build.cli import regress, update
 from numamirror_build.cli.main import run
-from numamirror_build.errors import AnchorError, SourceError
+from numamirror_build.errors import AnchorError, OutputError, SourceError
 from numamirror_build.pinning.assess import Assessment
 from numamirror_build.pipeline import Request
 from numamirror_build.regress.run import Regression
@@ -86,6 +86,17 @@ def test_files_for_ci_and_docs(runner: Runner, tmp_path: Path) -> None:
     assert run(["regress", "--pins", "0.3.9", "--junit", "a/j.xml", "--page", "p.md"]) == 0
     assert (tmp_path / "a/j.xml").read_text().startswith("<?xml")
     assert "./numamirror-build regress --pins 0.3.9 --level plan\n" in (tmp_path / "p.md").read_text()
+
+
+@pytest.mark.parametrize("option", ["--junit", "--page"])
+@pytest.mark.parametrize("place", ["/proc/x", "file/x", "."])
+def test_a_file_that_cannot_be_written_is_told_before(
+    runner: Runner, tmp_path: Path, option: str, place: str
+) -> None:
+    """The work is not done for nothing."""
+    (tmp_path / "file").write_text("")
+    assert run(["regress", option, place]) == OutputError.exit_code
+    assert not hasattr(runner, "requests")
 
 
 FITS = Assessment(

@@ -11,7 +11,7 @@ import pytest
 
 from numamirror_build.bench.results import Journal, Measured, Point
 from numamirror_build.cli.main import USAGE, run
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, OutputError
 from numamirror_build.lab.trace import Count, Trace
 from numamirror_build.store import Store
 from numamirror_build.verify.models import RECIPES, make_model
@@ -201,6 +201,17 @@ def test_other_files(folder: Path, option: str, content: str) -> None:
     (folder / "x").write_text(content)
     assert run(["report", option, "x"]) == ConfigError.exit_code
     assert not (folder / "report.html").exists()
+
+
+@pytest.mark.parametrize("to", ["/proc/x", "trace.json/x", "taken"])
+def test_a_place_that_cannot_take_the_report(
+    folder: Path, capsys: pytest.CaptureFixture[str], to: str
+) -> None:
+    """It is named, and no part of the report is written."""
+    (folder / "taken/report.json").mkdir(parents=True)
+    assert run(["report", "--trace", "trace.json", "--to", to]) == OutputError.exit_code
+    assert f"{to}/report." in capsys.readouterr().err
+    assert [path.name for path in (folder / "taken").iterdir()] == ["report.json"]
 
 
 def test_nothing_to_report_on(folder: Path) -> None:
