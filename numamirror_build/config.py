@@ -10,10 +10,9 @@ in the current folder or the nearest one above that has either; having both in o
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import platformdirs
 
 from numamirror_build.errors import ConfigError
-from numamirror_build.toml import read_toml
+from numamirror_build.toml import read_toml, unknown
 
 APP = "numamirror-build"
 ENVIRONMENT_PREFIX = "NUMAMIRROR_"
@@ -245,7 +244,7 @@ def _from_file(folder: Path) -> Layer:
     layer: Layer = {}
     for key, value in table.items():
         if key not in names:
-            raise _unknown("setting", key, str(path), names)
+            raise unknown("setting", key, str(path), names)
         layer[names[key]] = (_checked(names[key], value, path.parent, f"{path}, key {key}"), str(path))
     return layer
 
@@ -278,7 +277,7 @@ def _from_environment(environ: Mapping[str, str], folder: Path) -> Layer:
         if not variable.startswith(ENVIRONMENT_PREFIX):
             continue
         if variable not in names:
-            raise _unknown("environment variable", variable, "the environment", names)
+            raise unknown("environment variable", variable, "the environment", names)
         if text:
             name, where = names[variable], f"environment variable {variable}"
             layer[name] = (_checked(name, _from_text(name, text, where), folder, where), where)
@@ -343,9 +342,3 @@ def _checked(name: str, value: Any, base: Path, where: str) -> Any:
 
 def _absolute(base: Path, value: str | Path) -> Path:
     return Path(os.path.normpath(base / Path(value).expanduser()))
-
-
-def _unknown(what: str, name: str, where: str, known: Iterable[str]) -> ConfigError:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(sorted(known))}"
-    return ConfigError(f"Unknown {what} {name}", where=where, hint=hint)

@@ -292,6 +292,9 @@ def content_as_error(*files: Path) -> Iterator[None]:
         try:
             yield
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            raise ConfigError(
-                "There is something else than there should be", why=f"{type(error).__name__}: {error}"
-            ) from error
+            raise ConfigError("There is something else than there should be", why=cause_of(error)) from error
+
+
+def cause_of(error: Exception) -> str:
+    """Why what was read is not as it should be, from the exception that it led to."""
+    return f"it lacks {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"

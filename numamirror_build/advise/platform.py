@@ -11,7 +11,7 @@ from numamirror_build.errors import ConfigError
 from numamirror_build.lab.layout import parse_memory
 from numamirror_build.machine.bandwidth import Bandwidth
 from numamirror_build.machine.state import State
-from numamirror_build.toml import read_toml
+from numamirror_build.toml import read_toml, unknown
 
 DESCRIPTIONS = Path(__file__).with_name("machines")
 
@@ -20,9 +20,35 @@ STREAM_SHARE = 0.87
 REMOTE_SHARE = 0.43
 ONE_PACKAGE_SHARE = 0.95  # between the nodes of one processor
 
-_KEYS = {"name", "source", "clock", "remote_share", "node"}
-_NODE_KEYS = {"cores", "memory", "package", "channels", "transfers", "bandwidth", "core_bandwidth"}
 _BYTES_OF_A_TRANSFER = 8
+_HINT = "docs/machine.md says how a machine is described"
+
+
+@dataclass(frozen=True)
+class _Number:
+    """What a number in a description can be; the bounds are far beyond what there is."""
+
+    least: float
+    most: float
+    whole: bool = False
+
+    def __str__(self) -> str:
+        return f"a {'whole ' if self.whole else ''}number from {self.least:,} to {self.most:,}"
+
+    def holds(self, value: object) -> bool:
+        kinds = (int,) if self.whole else (int, float)
+        return isinstance(value, kinds) and type(value) is not bool and self.least <= value <= self.most
+
+
+_NUMBERS = {"clock": _Number(0.01, 100), "remote_share": _Number(0.001, 1)}
+_NODE_NUMBERS = {
+    "cores": _Number(1, 100_000, whole=True),
+    "package": _Number(0, 100_000, whole=True),
+    "channels": _Number(1, 1000, whole=True),
+    "transfers": _Number(1, 1_000_000, whole=True),
+    "bandwidth": _Number(0.01, 1_000_000),
+    "core_bandwidth": _Number(0.01, 1_000_000),
+}
 
 
 @dataclass(frozen=True)
@@ -80,16 +106,7 @@ def load_platform(name: str) -> Platform:
     """
     path = DESCRIPTIONS / f"{name}.toml" if name in known_platforms() else Path(name)
     hint = f"a file, or one of: {', '.join(known_platforms())}"
-    table = read_toml(path, "The description of a machine", hint=hint)
-    try:
-        return _parsed(table, path.name)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            "The description of a machine is not complete",
-            where=str(path),
-            why=f"{type(error).__name__}: {error}",
-            hint="docs/machine.md says what it needs",
-        ) from error
+    return _parsed(read_toml(path, "The description of a machine", hint=hint), str(path))
 
 
 def measured_platform(state: State, measured: Bandwidth) -> Platform:
@@ -117,45 +134,70 @@ def measured_platform(state: State, measured: Bandwidth) -> Platform:
 
 
 def _parsed(table: Mapping[str, Any], where: str) -> Platform:
-    _known(table, _KEYS, where)
-    nodes = tuple(_node(entry, number, where) for number, entry in enumerate(table["node"]))
+    _check(table, {"name", "source", "node"}, _NUMBERS, where)
+    for key in ("name", "source"):
+        if not isinstance(table[key], str) or not table[key]:
+            raise _wrong(table, key, "a text", where)
+    entries = table["node"]
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise _wrong(table, "node", "tables, with [[node]] above each", where)
+    nodes = tuple(_node(entry, number, f"{where}, node {number}") for number, entry in enumerate(entries))
     assumptions = []
     if "remote_share" in table:
         remote = float(table["remote_share"])
     else:
         remote = REMOTE_SHARE if len({node.package for node in nodes}) > 1 else ONE_PACKAGE_SHARE
         assumptions.append(f"A remote stream gets {remote:.0%} of a local one: not measured.")
-    if any("bandwidth" not in entry for entry in table["node"]):
+    if any("bandwidth" not in entry for entry in entries):
         assumptions.append(f"A stream gets {STREAM_SHARE:.0%} of what the channels could: not measured.")
     return Platform(
-        name=str(table["name"]),
-        source=str(table["source"]),
+        name=table["name"],
+        source=table["source"],
         nodes=nodes,
         remote_share=remote,
-        clock=float(table["clock"]) * 1e9 if "clock" in table else None,
+        clock=table["clock"] * 1e9 if "clock" in table else None,
         limit=None,
         assumptions=tuple(assumptions),
     )
 
 
 def _node(entry: Mapping[str, Any], number: int, where: str) -> Node:
-    _known(entry, _NODE_KEYS, f"{where}, node {number}")
+    _check(entry, {"cores", "memory"}, _NODE_NUMBERS, where)
+    memory = parse_memory(entry["memory"], f"{where}, key memory")
+    if not memory:
+        raise _wrong(entry, "memory", "more than nothing", where)
     if "bandwidth" in entry:
-        bandwidth = float(entry["bandwidth"]) * 1e9
+        bandwidth = entry["bandwidth"] * 1e9
+    elif {"channels", "transfers"} <= entry.keys():
+        bandwidth = entry["channels"] * entry["transfers"] * 1e6 * _BYTES_OF_A_TRANSFER * STREAM_SHARE
     else:
-        bandwidth = (
-            int(entry["channels"]) * int(entry["transfers"]) * 1e6 * _BYTES_OF_A_TRANSFER * STREAM_SHARE
-        )
+        raise _lacks("bandwidth, or channels and transfers", where)
     core = entry.get("core_bandwidth")
     return Node(
-        cores=int(entry["cores"]),
-        memory=parse_memory(entry["memory"], f"{where}, node {number}"),
-        package=int(entry.get("package", number)),
+        cores=entry["cores"],
+        memory=memory,
+        package=entry.get("package", number),
         bandwidth=bandwidth,
-        core_bandwidth=float(core) * 1e9 if core is not None else None,
+        core_bandwidth=core * 1e9 if core is not None else None,
     )
 
 
-def _known(table: Mapping[str, Any], keys: set[str], where: str) -> None:
-    if unknown := sorted(set(table) - keys):
-        raise ConfigError(f"Unknown keys: {', '.join(unknown)}", where=where)
+def _check(table: Mapping[str, Any], needed: set[str], numbers: Mapping[str, _Number], where: str) -> None:
+    """See that a table has what is needed and nothing that is unknown, and that its numbers can be."""
+    for key in table:
+        if key not in needed | numbers.keys():
+            raise unknown("key", key, where, needed | numbers.keys())
+    if missing := sorted(needed - table.keys()):
+        raise _lacks(", ".join(missing), where)
+    for key, number in numbers.items():
+        if key in table and not number.holds(table[key]):
+            raise _wrong(table, key, str(number), where)
+
+
+def _lacks(what: str, where: str) -> ConfigError:
+    return ConfigError(f"The description of a machine lacks {what}", where=where, hint=_HINT)
+
+
+def _wrong(table: Mapping[str, Any], key: str, wanted: str, where: str) -> ConfigError:
+    what = f"{key} must be {wanted}, not {repr(table[key])[:60]}"
+    return ConfigError(what, where=f"{where}, key {key}", hint=_HINT)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, cause_of
 from numamirror_build.toml import read_toml
 
 TABLES = Path(__file__).with_name("published")
@@ -85,7 +85,7 @@ def load_table(name: str) -> Published:
         raise ConfigError(
             "The published table is not complete",
             where=str(path),
-            why=f"{type(error).__name__}: {error}",
+            why=cause_of(error),
             hint="docs/machine.md says what it needs",
         ) from error
 

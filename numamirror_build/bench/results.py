@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from numamirror_build.errors import ConfigError, StateError, output_as_error
+from numamirror_build.errors import ConfigError, StateError, cause_of, output_as_error
 from numamirror_build.machine.state import State
 from numamirror_build.store import check_writable
 
@@ -164,6 +164,7 @@ def load_results(path: Path) -> Results:
     try:
         first, *lines = path.read_text().splitlines()
         head = json.loads(first)
+        _see(isinstance(head, dict), "what a file of results begins with")
         if head["schema"] != SCHEMA:
             raise ValueError(f"schema {head['schema']}")
         subject = dict(head["subject"])
@@ -175,7 +176,7 @@ def load_results(path: Path) -> Results:
         raise ConfigError(
             "These are no results of bench",
             where=str(path),
-            why=f"{type(error).__name__}: {error}",
+            why=cause_of(error),
             hint="name another file",
         ) from error
     return Results(subject, measured)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +26,11 @@ class Answer:
     document: Mapping[str, Any]
     text: str
     exit_code: int = 0
+
+
+def printed(document: Mapping[str, Any]) -> str:
+    """A document as it is printed; numbers that JSON does not have are a mistake of ours."""
+    return json.dumps(document, indent=2, allow_nan=False)
 
 
 def job(pipeline: Pipeline, products: Sequence[Product]) -> Answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -20,6 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from numamirror_build import __version__
+from numamirror_build.cli.answers import printed
 from numamirror_build.cli.commands import cli
 from numamirror_build.config import APP, ENVIRONMENT_PREFIX, default_cache_dir, load_settings
 from numamirror_build.errors import ConfigError, NumaMirrorError, disk_full_as_error
@@ -87,7 +87,7 @@ def _fail(arguments: Sequence[str], lines: Sequence[str], document: dict[str, An
     """Say what went wrong: to people on stderr, to machines as the one document on stdout."""
     print(f"{APP}: " + "\n".join(lines), file=sys.stderr)
     if _wants_json(arguments):
-        print(json.dumps({**document, "exit_code": code}, indent=2))
+        print(printed({**document, "exit_code": code}))
     return code
 
 

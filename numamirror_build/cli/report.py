@@ -88,6 +88,9 @@ def _report(
 
 def _read(path: Path) -> Any:
     try:
-        return json.loads(path.read_text())
+        document = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ConfigError("A file to report on is no JSON", where=str(path), why=str(error)) from error
+    if not isinstance(document, dict):
+        raise ConfigError("A file to report on is no document", where=str(path), why="it has no keys")
+    return document

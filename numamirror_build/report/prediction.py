@@ -10,7 +10,7 @@ from typing import Any
 from numamirror_build.bench.results import Results
 from numamirror_build.bench.summary import MIRRORS, OFF, best, rows_of
 from numamirror_build.bench.summary import Row as Series
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, cause_of
 from numamirror_build.report.document import Bar, Mark, Plot, Roof, Roofline, Row, Section, Table
 
 GIB = 1 << 30
@@ -63,8 +63,7 @@ def prediction_sections(document: Mapping[str, Any], results: Results | None) ->
         expected = Section("What is to be expected", text, (Plot("Tokens per second", "t/s", bars),), table)
         return [expected, _limits(document, same)]
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        why = f"{type(error).__name__}: {error}"
-        raise ConfigError("This is no prediction of advise", why=why) from error
+        raise ConfigError("This is no prediction of advise", why=cause_of(error)) from error
 
 
 def _limits(document: Mapping[str, Any], results: Results | None) -> Section:

@@ -9,7 +9,7 @@ from numamirror_build.bench.results import Results
 from numamirror_build.bench.statistics import Summary
 from numamirror_build.bench.summary import MIRRORS, advice, cost_when_off, placements_of, rows_of
 from numamirror_build.bench.summary import Row as Series
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, cause_of
 from numamirror_build.report.document import Bar, Plot, Row, Section, Table
 from numamirror_build.verify.report import families_of
 
@@ -56,9 +56,7 @@ def verification_sections(document: Mapping[str, Any]) -> list[Section]:
             *(_family(family) for family in families),
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(
-            "This is no report of a verification", why=f"{type(error).__name__}: {error}"
-        ) from error
+        raise ConfigError("This is no report of a verification", why=cause_of(error)) from error
 
 
 def _family(family: Mapping[str, Any]) -> Section:
@@ -114,7 +112,7 @@ def trace_sections(document: Mapping[str, Any]) -> list[Section]:
             for what, one in classes.items()
         ]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ConfigError("This is no trace of the lab", why=f"{type(error).__name__}: {error}") from error
+        raise ConfigError("This is no trace of the lab", why=cause_of(error)) from error
     bars = tuple(Bar(label, 100 * remote / loaded) for label, loaded, remote in shares if loaded)
     table = Table(
         ("phase, class", "bytes loaded", "from other nodes"),

@@ -51,20 +51,63 @@ def test_nodes_of_one_package(tmp_path: Path) -> None:
     [
         (None, "cannot be read"),
         ("= 1", "not valid TOML"),
-        (HEAD, "not complete"),
-        (HEAD + NODE, "not complete"),
-        (HEAD + "nodes = 2\n[[node]]\n", "Unknown keys: nodes"),
-        (HEAD + NODE + "bandwith = 5\n", "Unknown keys: bandwith"),
+        (b"\xff", "not valid TOML"),
+        (HEAD, "lacks node"),
+        ('name = "m"\n' + NODE, "lacks source"),
+        (NODE, "lacks name, source"),
+        (HEAD + NODE, "lacks bandwidth, or channels and transfers"),
+        (HEAD + NODE + "channels = 2\n", "lacks bandwidth, or channels and transfers"),
+        (HEAD + "[[node]]\nbandwidth = 5\n", "lacks cores, memory"),
+        (HEAD + "nodes = 2\n[[node]]\n", "Unknown key nodes"),
+        (HEAD + NODE + "bandwith = 5\n", "Unknown key bandwith"),
+        (HEAD + "[node]\ncores = 2\n", r"with \[\[node\]\] above each"),
+        (HEAD + "node = []\n", r"with \[\[node\]\] above each"),
+        (HEAD + "node = [2]\n", r"with \[\[node\]\] above each"),
+        ('name = ""\nsource = "s"\n' + NODE, "name must be a text"),
+        ('name = "m"\nsource = 1\n' + NODE, "source must be a text"),
         (HEAD + '[[node]]\ncores = 4\nmemory = "8"\nbandwidth = 5\n', "Not a size"),
+        (HEAD + '[[node]]\ncores = 4\nmemory = "0G"\nbandwidth = 5\n', "more than nothing"),
     ],
 )
-def test_bad_descriptions(tmp_path: Path, content: str | None, message: str) -> None:
-    """What is wrong with a description is said, and a wrong name is not guessed."""
+def test_bad_descriptions(tmp_path: Path, content: str | bytes | None, message: str) -> None:
+    """What is wrong is said with the file and the next step; a wrong name is not guessed."""
     path = tmp_path / "m.toml"
     if content is not None:
-        path.write_text(content)
-    with pytest.raises(ConfigError, match=message):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ConfigError, match=message) as caught:
         load_platform(str(path))
+    assert str(caught.value.where).startswith(str(path)) and caught.value.hint
+
+
+@pytest.mark.parametrize("key", ["cores", "package", "channels", "transfers", "bandwidth", "core_bandwidth"])
+@pytest.mark.parametrize("value", ["-4", "true", '"4"', "nan", "-inf", "1e400", "1e30", "[]", "2.5", "0"])
+def test_numbers_of_a_node_that_cannot_be(tmp_path: Path, key: str, value: str) -> None:
+    """The node and the key are named, and what it can be; nothing is taken for a number that is none."""
+    figures = {"cores": "4", "memory": '"8G"', "bandwidth": "50", key: value}
+    path = tmp_path / "m.toml"
+    path.write_text(HEAD + NODE + "bandwidth = 50\n[[node]]\n" + table(figures))
+    if (key.endswith("bandwidth") and value == "2.5") or (key, value) == ("package", "0"):
+        load_platform(str(path))
+        return
+    with pytest.raises(ConfigError, match=rf"^{key} must be a (whole )?number from .*, not ") as caught:
+        load_platform(str(path))
+    assert caught.value.where == f"{path}, node 1, key {key}"
+
+
+@pytest.mark.parametrize("key", ["clock", "remote_share"])
+@pytest.mark.parametrize("value", ["-1", "0", "true", '"1"', "nan", "inf", "1e400", "400", "1e-320"])
+def test_numbers_of_a_machine_that_cannot_be(tmp_path: Path, key: str, value: str) -> None:
+    """The key is named, and what it can be."""
+    path = tmp_path / "m.toml"
+    path.write_text(HEAD + table({key: value}) + NODE + "bandwidth = 50\n")
+    with pytest.raises(ConfigError, match=f"^{key} must be a number from .*, not ") as caught:
+        load_platform(str(path))
+    assert caught.value.where == f"{path}, key {key}"
+
+
+def table(figures: dict[str, str]) -> str:
+    """Lines of TOML."""
+    return "".join(f"{key} = {value}\n" for key, value in figures.items())
 
 
 def test_this_machine(tmp_path: Path) -> None:

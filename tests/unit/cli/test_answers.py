@@ -7,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from numamirror_build.cli import answers
 from numamirror_build.delivery import Product
 from numamirror_build.patching.lock import LockReport
@@ -40,6 +42,14 @@ def pipeline(**values: Any) -> Pipeline:
         ),
     }
     return cast(Pipeline, SimpleNamespace(**{**usual, **values}))
+
+
+def test_no_document_has_a_number_that_json_does_not_have() -> None:
+    """NaN and Infinity are refused where documents are printed."""
+    assert json.loads(answers.printed({"a": 1.5})) == {"a": 1.5}
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            answers.printed({"a": [value]})
 
 
 def test_the_table_of_what_was_made() -> None:

@@ -170,7 +170,7 @@ def test_files_that_are_not_as_they_were_written(
     (folder / file).write_text(text.replace(old, new))
     assert run(["report", option, file]) == ConfigError.exit_code
     err = capsys.readouterr().err
-    assert f"where: {file}" in err and "Error: " in err
+    assert f"where: {file}" in err and ("Error: " in err or "it lacks '" in err)
     assert not list(folder.glob("report.*"))
 
 
@@ -196,10 +196,12 @@ def test_a_verification_in_the_lab(folder: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--results", "--prediction", "--verification", "--trace"])
 @pytest.mark.parametrize("content", ["nonsense", "[]", "{}", '{"checks": 1, "loads": 2, "arms": 3}'])
-def test_other_files(folder: Path, option: str, content: str) -> None:
-    """A file of another kind is an error, and nothing is written."""
+def test_other_files(folder: Path, capsys: pytest.CaptureFixture[str], option: str, content: str) -> None:
+    """A file of another kind is an error that says why and what to do, and nothing is written."""
     (folder / "x").write_text(content)
     assert run(["report", option, "x"]) == ConfigError.exit_code
+    err = capsys.readouterr().err
+    assert all(part in err for part in ("where: x\n", "why: ", "next: ")) and "indices" not in err
     assert not (folder / "report.html").exists()
 
 
