@@ -354,7 +354,9 @@ def read_model(path: Path) -> Header:
 
 def _present(part: Path) -> Path:
     if not part.is_file():
-        raise ModelError("A part of the model is missing", where=str(part))
+        raise ModelError(
+            "A part of the model is missing", where=str(part), hint="put all parts into one folder"
+        )
     return part
 
 
