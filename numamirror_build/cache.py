@@ -6,14 +6,14 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from numamirror_build.store import discard
+from numamirror_build.store import discard, locked
 from numamirror_build.uses import used
 
 _LOCKS, _LOGS, _ENVIRONMENTS = "locks", "logs", "environments"
@@ -58,8 +58,8 @@ class Pruned:
 
 
 def list_items(root: Path) -> list[Item]:
-    """All that can be listed and taken away, by kind and key."""
-    return list(_items(root))
+    """All that can be listed and taken away, by kind and key; nothing where there is no cache."""
+    return list(_items(root)) if root.is_dir() else []
 
 
 def prune(root: Path, *, unused_for: float, dry_run: bool) -> Pruned:
@@ -70,13 +70,16 @@ def prune(root: Path, *, unused_for: float, dry_run: bool) -> Pruned:
     Args:
         root: the cache.
         unused_for: seconds.
-        dry_run: only say what would be taken away.
+        dry_run: only say what would be taken away; nothing is written.
+
+    Raises:
+        ConfigError: the cache cannot be written to.
     """
     removed: list[Item] = []
     in_use: list[Item] = []
     before = time.time() - unused_for
-    (root / _LOCKS).mkdir(parents=True, exist_ok=True)
-    with FileLock(root / _LOCKS / "prune.lock"):
+    only_read = dry_run or not root.is_dir()
+    with nullcontext() if only_read else locked(root / _LOCKS / "prune"):
         for item in list_items(root):
             if item.last_used >= before:
                 continue

@@ -45,6 +45,7 @@ class Expectation:
 
     Attributes:
         arm: its name.
+        threads: one per core of the nodes that it runs on.
         seconds: per token.
         memory: bytes that each node holds.
         fits: whether every node has room.
@@ -53,6 +54,7 @@ class Expectation:
     """
 
     arm: str
+    threads: int
     seconds: float
     memory: tuple[int, ...]
     fits: bool
@@ -96,31 +98,30 @@ class Advice:
         mirror = next((one for one in self.expectations if one.arm == "mirror" and one.fits), None)
         return mirror.rate / self.others.rate if mirror and self.others else None
 
-    def threads(self) -> int:
-        """How many threads to begin with: one per core of all nodes."""
-        return sum(node.cores for node in self.platform.nodes)
+    @property
+    def use(self) -> Expectation | None:
+        """The arm to use, to begin with: the mirror where it brings something; None if nothing fits."""
+        return self.expectation("mirror") if (self.gain or 0) >= GAIN else self.others
 
     def words(self) -> list[str]:
         """The advice in sentences."""
-        nodes, others, gain = self.platform.nodes, self.others, self.gain
-        if len(nodes) < 2:
-            return [
-                f"One node: there is nothing to mirror. Use {self.threads()} threads and no --numa option."
-            ]
-        if others is None:
+        nodes, others, gain, use = self.platform.nodes, self.others, self.gain, self.use
+        if others is None or use is None:
             return [
                 "The model does not fit in any way: take a smaller quantisation or context, or more memory."
             ]
-        instead = f"use {_option(others.arm)}"
+        if len(nodes) < 2:
+            return [f"One node: there is nothing to mirror. Use {use.threads} threads and no --numa option."]
+        instead = f"use {others.threads} threads and {_option(others.arm)}"
         if gain is None:
-            return [f"The mirror does not fit: {instead}, or a smaller quantisation."]
+            return [f"The mirror does not fit: {instead}; or take a smaller quantisation."]
         if gain < GAIN:
             return [
                 f"No gain expected: the mirror gives {gain:.2f} times what {others.arm} gives; {instead}."
             ]
         return [
             f"Mirror: expect {gain:.2f} times the speed of {others.arm} in generation, for "
-            f"{len(nodes)} times the memory; begin with {self.threads()} threads (--numa mirror).",
+            f"{len(nodes)} times the memory; begin with {use.threads} threads (--numa mirror).",
             "A distribute that has settled is expected to be as fast, with the memory of one copy: "
             "where its conditions hold, compare with it.",
         ]
@@ -133,6 +134,7 @@ class Advice:
             "parameters": self.parameters.as_json(),
             "arms": [one.as_json() for one in self.expectations],
             "gain": self.gain,
+            "use": {"arm": self.use.arm, "threads": self.use.threads} if self.use else None,
             "advice": self.words(),
         }
 
@@ -268,6 +270,7 @@ class _Model:
         slowest = max(times, key=lambda name: times[name])
         return Expectation(
             arm=arm,
+            threads=cores,
             seconds=times[slowest] + waiting,
             memory=memory,
             fits=all(need <= node.memory for need, node in zip(memory, self.nodes, strict=True))

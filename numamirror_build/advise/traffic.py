@@ -76,7 +76,7 @@ def traffic_of(header: Header, *, context: int, depth: int, cache_type: str = "f
         header: that of the model, all parts together.
         context: tokens that the cache has room for.
         depth: tokens that are in it when the token is generated.
-        cache_type: type of K and V, as ``--cache-type-k`` takes it.
+        cache_type: type of K and V, one of :data:`numamirror_build.advise.CACHE_TYPES`.
 
     Raises:
         ModelError: the file lacks what is needed to tell.
@@ -132,11 +132,7 @@ class _Model:
         self.header = header
         self.assumptions: list[str] = []
         if self.fact("block_count", None) is None:
-            raise ModelError(
-                "The model does not say how many layers it has",
-                where=f"{header.arch}.block_count",
-                hint="give the model's first part, or another file",
-            )
+            raise self.no_layers()
         blocks = self.number("block_count")
         if blocks > _MOST_LAYERS:
             raise self.nonsense("block_count", blocks)
@@ -162,9 +158,22 @@ class _Model:
     def nonsense(self, key: str, value: Any) -> ModelError:
         return ModelError(
             "The model says of itself what cannot be",
-            where=f"{self.header.arch}.{key}",
-            why=f"it is {str(value)[:60]!r}",
+            why=f"{self.header.arch}.{key} is {str(value)[:60]!r}",
             hint="download or convert the model again, or give another file",
+        )
+
+    def no_layers(self) -> ModelError:
+        kind = self.header.facts.get("general.type", "model")
+        if kind != "model":  # an adapter, for example
+            return ModelError(
+                "The file is no model, but something that goes with one",
+                why=f"it says that it is: {str(kind)[:60]}",
+                hint="give the model that it goes with",
+            )
+        return ModelError(
+            "The model does not say how many layers it has",
+            why=f"there is no {self.header.arch}.block_count",
+            hint="give the model's first part, or another file",
         )
 
     def use(self, name: str) -> Use:
@@ -254,8 +263,5 @@ class _Model:
 
 def _element(cache_type: str) -> float:
     """Bytes of one element."""
-    try:
-        block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[cache_type.upper()]]
-    except KeyError as error:
-        raise ModelError("There is no such type of cache", where=cache_type, hint="f16 or q8_0") from error
+    block, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[cache_type.upper()]]
     return size / block

@@ -9,7 +9,7 @@ from numamirror_build.advise.speed import PARAMETERS, Advice
 from numamirror_build.advise.speed import advise as expected
 from numamirror_build.advise.traffic import Traffic, traffic_of
 from numamirror_build.cli.answers import Answer, table
-from numamirror_build.errors import MirrorUnavailableError
+from numamirror_build.errors import MirrorUnavailableError, naming
 from numamirror_build.machine.bandwidth import as_text, make_program, measure
 from numamirror_build.machine.state import read_state
 from numamirror_build.verify.models import find_model, read_model
@@ -44,7 +44,8 @@ def advise(
         progress: what is told how far it is.
     """
     found = find_model(store, model, progress=progress)
-    traffic = traffic_of(read_model(found.path), context=context, depth=depth, cache_type=cache_type)
+    with naming(found.path):
+        traffic = traffic_of(read_model(found.path), context=context, depth=depth, cache_type=cache_type)
     platform = load_platform(machine) if machine else _this_machine(store, progress)
     made = expected(traffic, platform)
     return Answer({"model": found.name, **made.as_json()}, _text(found.name, made))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +11,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numamirror_build import __version__
+from numamirror_build.advise import CACHE_TYPES
 from numamirror_build.cli import answers
 from numamirror_build.cli.answers import Answer
-from numamirror_build.cli.options import given_settings, refuse_beside, setting_options
+from numamirror_build.cli.options import (
+    Finite,
+    given_settings,
+    option,
+    refuse_beside,
+    setting_options,
+    tokens,
+)
 from numamirror_build.config import APP, OPTIONS, Settings, load_settings
-from numamirror_build.errors import ConfigError
+from numamirror_build.errors import ConfigError, OutputError
 from numamirror_build.pipeline import Pipeline, Request, run_job
 from numamirror_build.progress import reporting
-from numamirror_build.store import Store
+from numamirror_build.store import Store, check_writable
 
 if TYPE_CHECKING:
     from numamirror_build.regress.steps import Level as RegressLevel
@@ -51,7 +58,7 @@ def answering(*names: str) -> Callable[[Body], Callable[..., int]]:
                 pipeline = Pipeline(_open_store(settings.cache_dir), _request(settings), progress)
                 answer = body(pipeline, settings, **own)
             if settings.json:
-                click.echo(json.dumps({**answer.document, "settings": settings.as_json()}, indent=2))
+                click.echo(answers.printed({**answer.document, "settings": settings.as_json()}))
             elif answer.text:
                 click.echo(answer.text)
             return answer.exit_code
@@ -86,23 +93,21 @@ def pins(pipeline: Pipeline, settings: Settings) -> Answer:
 
 
 @pins.command(name="update")
-@click.option(
+@option(
     "--release",
     "releases",
     multiple=True,
     metavar="VERSION",
     help="A release of the binding to look at, of any age; may be repeated.  [default: all newer ones]",
 )
-@click.option(
+@option(
     "--commit",
     "commits",
     multiple=True,
     metavar="COMMIT",
     help="A commit to look at instead: a full id, or what upstream's remote calls one, such as HEAD.",
 )
-@click.option(
-    "--write", is_flag=True, help="List the releases that need no hand work, and write their locks."
-)
+@option("--write", is_flag=True, help="List the releases that need no hand work, and write their locks.")
 @answering("upstream", "git_url")
 def pins_update(
     pipeline: Pipeline, settings: Settings, releases: tuple[str, ...], commits: tuple[str, ...], write: bool
@@ -122,7 +127,7 @@ def pins_update(
 
 
 @cli.command()
-@click.option(
+@option(
     "--level",
     type=click.Choice(("plan", "audit", "build", "verify")),
     default="plan",
@@ -130,23 +135,23 @@ def pins_update(
     help="How far to go at each pin: plan also checks the lock and makes the tree; audit also compiles"
     " with the field hidden; build also makes programs and wheel; verify also compares answers.",
 )
-@click.option(
+@option(
     "--pins",
     "names",
     metavar="NAME,...",
     help="Pins of the upstream, names or commits.  [default: all, of all upstreams unless --upstream"
     " names one; of releases with the same commit the newest, unless wheels are made]",
 )
-@click.option(
+@option(
     "--parallel",
     type=click.IntRange(min=1),
     metavar="N",
     help="Pins at once; they share the jobs.  [default: 1 for plans, else one per 4 CPUs]",
 )
-@click.option(
+@option(
     "--junit", "junit_file", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML as well."
 )
-@click.option(
+@option(
     "--page",
     "page_file",
     type=click.Path(path_type=Path),
@@ -189,7 +194,7 @@ def checkout(pipeline: Pipeline, settings: Settings) -> Answer:
 
 
 @cli.command()
-@click.option("--update-lock", is_flag=True, help="Make the pin's lock file what this plan finds.")
+@option("--update-lock", is_flag=True, help="Make the pin's lock file what this plan finds.")
 @answering(*PLAN)
 def plan(pipeline: Pipeline, settings: Settings, update_lock: bool) -> Answer:
     """Find all places to change; nothing is written to the tree."""
@@ -213,7 +218,7 @@ def audit(pipeline: Pipeline, settings: Settings) -> Answer:
 
 
 @cli.command()
-@click.option("--pristine", is_flag=True, help="Build the tree as upstream has it.")
+@option("--pristine", is_flag=True, help="Build the tree as upstream has it.")
 @answering(*BUILD)
 def build(pipeline: Pipeline, settings: Settings, pristine: bool) -> Answer:
     """Build programs and libraries."""
@@ -221,13 +226,13 @@ def build(pipeline: Pipeline, settings: Settings, pristine: bool) -> Answer:
 
 
 @cli.command()
-@click.option(
+@option(
     "--sources",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Write what the wheel is built from instead, with settings for cibuildwheel; needs --portable.",
 )
-@click.option(
+@option(
     "--check",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -245,15 +250,15 @@ def wheel(pipeline: Pipeline, settings: Settings, sources: Path | None, check: P
 
 
 @cli.command()
-@click.option(
+@option(
     "--matrix",
     type=click.Choice(("quick", "full")),
     default="quick",
     show_default=True,
     help="How much is run: quick, each setting and action; full, each pair of them (15 minutes or more).",
 )
-@click.option("--instructions", is_flag=True, help="Count instructions per token as well (needs valgrind).")
-@click.option(
+@option("--instructions", is_flag=True, help="Count instructions per token as well (needs valgrind).")
+@option(
     "--lab",
     is_flag=True,
     help="Verify on virtual machines with 2 and 4 nodes instead, and count what is read from other nodes; "
@@ -269,7 +274,7 @@ def verify(pipeline: Pipeline, settings: Settings, matrix: Level, instructions: 
 
 
 @cli.command()
-@click.option(
+@option(
     "--into",
     type=click.Path(path_type=Path),
     metavar="DIR",
@@ -288,19 +293,19 @@ def export(pipeline: Pipeline, settings: Settings, into: Path | None) -> Answer:
 
 
 @cli.command(name="init-ci")
-@click.option(
+@option(
     "--into",
     type=click.Path(path_type=Path),
     default=".",
     metavar="DIR",
     help="The repository's top folder.  [default: the current folder]",
 )
-@click.option(
+@option(
     "--install",
     metavar="REQUIREMENT",
     help="What pip installs there: a release of this program, or an address.  [default: this release]",
 )
-@click.option("--force", is_flag=True, help="Replace a workflow that was changed.")
+@option("--force", is_flag=True, help="Replace a workflow that was changed.")
 @answering("upstream")
 def init_ci(pipeline: Pipeline, settings: Settings, into: Path, install: str | None, force: bool) -> Answer:
     """Write a GitHub workflow for a repository of your own.
@@ -321,7 +326,7 @@ def show_settings(pipeline: Pipeline, settings: Settings) -> Answer:
 
 
 @cli.command()
-@click.option(
+@option(
     "--bandwidth/--no-bandwidth",
     default=True,
     help="Whether to measure how fast each node reads each node's memory: about a second for each pair.",
@@ -338,28 +343,33 @@ def doctor(pipeline: Pipeline, settings: Settings, bandwidth: bool) -> Answer:
 
 
 @cli.command()
-@click.option(
+@option(
     "--machine",
     metavar="FILE|NAME",
     help="A TOML file that describes a machine, or the name of one that is known."
     "  [default: this machine, measured]",
 )
-@click.option(
+@option(
     "--context",
-    type=click.IntRange(min=1),
+    type=tokens(1),
     default=4096,
     show_default=True,
     metavar="TOKENS",
     help="Tokens that the cache has room for.",
 )
-@click.option(
+@option(
     "--depth",
-    type=click.IntRange(min=0),
+    type=tokens(0),
     metavar="TOKENS",
     help="Tokens in the cache when the predicted one is generated.  [default: an eighth of the context]",
 )
-@click.option(
-    "--cache-type", default="f16", show_default=True, metavar="TYPE", help="Type of K and V in the cache."
+@option(
+    "--cache-type",
+    type=click.Choice(CACHE_TYPES),
+    default="f16",
+    show_default=True,
+    metavar="TYPE",
+    help=f"Type of K and V in the cache: {', '.join(CACHE_TYPES)}.",
 )
 @answering("model")
 def advise(
@@ -378,70 +388,74 @@ def advise(
 
     if settings.model is None:
         raise click.UsageError("Say which model: --model FILE.gguf.")
+    if depth is None:
+        depth = context // 8
+    if depth > context:
+        raise click.UsageError(f"--depth {depth} does not fit in a cache with --context {context}.")
     return answering_advise.advise(
         pipeline.store,
         settings.model,
         machine=machine,
         context=context,
-        depth=context // 8 if depth is None else depth,
+        depth=depth,
         cache_type=cache_type,
         progress=pipeline.progress,
     )
 
 
 @cli.group(invoke_without_command=True)
-@click.option(
+@option(
     "--arm",
     "arms",
     multiple=True,
     metavar="NAME",
     help="A way to run the model; may be repeated.  [default: all that this machine has]",
 )
-@click.option(
+@option(
     "--threads",
     type=click.IntRange(min=1),
     multiple=True,
     metavar="N",
     help="How many threads; may be repeated.  [default: one per core, and half as many]",
 )
-@click.option(
+@option(
     "--generate",
-    type=click.IntRange(min=1),
+    type=tokens(1),
     multiple=True,
     default=(64,),
     metavar="TOKENS",
     help="Measure generating so many tokens; may be repeated.  [default: 64]",
 )
-@click.option(
+@option(
     "--prompt",
-    type=click.IntRange(min=1),
+    type=tokens(1),
     multiple=True,
     metavar="TOKENS",
     help="Measure reading a prompt of so many tokens; may be repeated.",
 )
-@click.option(
+@option(
     "--token-times",
-    type=click.IntRange(min=2),
+    type=tokens(2),
     multiple=True,
     metavar="TOKENS",
     help="Measure how long each of so many tokens takes, through the Python binding; may be repeated.",
 )
-@click.option(
+@option(
     "--slots",
     type=click.IntRange(min=1),
     multiple=True,
     metavar="N",
     help="How many requests --token-times generates at once; may be repeated.  [default: 1]",
 )
-@click.option(
+@option(
     "--depth",
-    type=click.IntRange(min=0),
+    type=tokens(0),
     multiple=True,
     default=(0,),
     metavar="TOKENS",
     help="Tokens in the cache before; may be repeated.  [default: 0]",
 )
-@click.option(
+@option(
     "--repetitions",
     type=click.IntRange(min=1),
     default=5,
@@ -449,18 +463,18 @@ def advise(
     metavar="N",
     help="How often each point is measured; fewer than 4 cannot tell arms apart.",
 )
-@click.option(
+@option(
     "--pretend",
     type=click.IntRange(min=2),
     metavar="NODES",
     help="Let the mirror pretend that there are so many nodes: to try it, not to learn about speed.",
 )
-@click.option(
+@option(
     "--lab",
     is_flag=True,
     help="Run it on an emulated machine with two nodes: to see that each way runs and where its memory is.",
 )
-@click.option(
+@option(
     "--results",
     type=click.Path(path_type=Path),
     default=Path("numamirror-bench.jsonl"),
@@ -529,11 +543,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @cli.command()
-@click.option("--results", type=_FILE, metavar="FILE", help="Results of bench.")
-@click.option("--prediction", type=_FILE, metavar="FILE", help="What advise --json wrote.")
-@click.option("--verification", type=_FILE, metavar="FILE", help="The JSON report of a verification.")
-@click.option("--trace", type=_FILE, metavar="FILE", help="What lab run --trace wrote.")
-@click.option(
+@option("--results", type=_FILE, metavar="FILE", help="Results of bench.")
+@option("--prediction", type=_FILE, metavar="FILE", help="What advise --json wrote.")
+@option("--verification", type=_FILE, metavar="FILE", help="The JSON report of a verification.")
+@option("--trace", type=_FILE, metavar="FILE", help="What lab run --trace wrote.")
+@option(
     "--to",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
@@ -558,7 +572,7 @@ def report(
     )
 
 
-@cli.group()
+@cli.group(no_args_is_help=False)
 @setting_options()
 def cache(**_: Any) -> None:
     """See what lies in the cache folder, and take away what is not used."""
@@ -574,15 +588,15 @@ def cache_list(pipeline: Pipeline, settings: Settings) -> Answer:
 
 
 @cache.command(name="prune")
-@click.option(
+@option(
     "--unused-for",
     "days",
-    type=click.FloatRange(min=0),
+    type=Finite(min=0),
     required=True,
     metavar="DAYS",
     help="How long something must not have been used.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
+@option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @answering()
 def cache_prune(pipeline: Pipeline, settings: Settings, days: float, dry_run: bool) -> Answer:
     """Remove what nobody has used for some days; what is needed again is made again.
@@ -594,51 +608,51 @@ def cache_prune(pipeline: Pipeline, settings: Settings, days: float, dry_run: bo
     return pruned(pipeline.store.root, days=days, dry_run=dry_run)
 
 
-@cli.group()
+@cli.group(no_args_is_help=False)
 @setting_options()
 def lab(**_: Any) -> None:
     """Try things on a virtual machine with several NUMA nodes."""
 
 
 @lab.command(name="run", context_settings={"allow_interspersed_args": False})
-@click.option("--nodes", type=click.IntRange(min=1), help="How many nodes.  [default: 2]")
-@click.option("--cpus-per-node", type=click.IntRange(min=1), help="CPUs of each node.  [default: 2]")
-@click.option("--mem-per-node", metavar="SIZE", help="Memory of each node.  [default: 1G]")
-@click.option("--distance", type=int, help="From each node to each other.  [default: 21]")
-@click.option(
+@option("--nodes", type=click.IntRange(min=1), help="How many nodes.  [default: 2]")
+@option("--cpus-per-node", type=click.IntRange(min=1), help="CPUs of each node.  [default: 2]")
+@option("--mem-per-node", metavar="SIZE", help="Memory of each node.  [default: 1G]")
+@option("--distance", type=int, help="From each node to each other.  [default: 21]")
+@option(
     "--layout",
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="A TOML file that describes the nodes, instead of the four options above.",
 )
-@click.option(
+@option(
     "--cpu",
     default="max",
     show_default=True,
     metavar="MODEL",
     help="The model of the CPUs, as QEMU names it, for example Nehalem, which has no AVX.",
 )
-@click.option(
+@option(
     "--env",
     multiple=True,
     metavar="NAME[=VALUE]",
     help="A variable for the command, with the caller's value if none is given; may be repeated.",
 )
-@click.option(
+@option(
     "--scratch",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="A folder that the command may write to, at the same place as here; it is made if it is not there.",
 )
-@click.option(
+@option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Finite(min=0, min_open=True),
     default=600,
     show_default=True,
     metavar="SECONDS",
     help="When the machine is switched off, whatever it does; its start counts.",
 )
-@click.option(
+@option(
     "--trace",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -698,13 +712,15 @@ def _request(settings: Settings) -> Request:
 
 
 def _open_store(root: Path) -> Store:
+    """The cache, whose folder is made by what is first kept in it."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+        if not root.is_dir():
+            check_writable(root / "locks")
+    except OutputError as error:
         raise ConfigError(
             "The cache folder cannot be made",
             where=str(root),
-            why=error.strerror,
+            why=error.why,
             hint="choose another with --cache-dir",
         ) from error
     return Store(root)

@@ -1,7 +1,9 @@
-"""Settings as options of a command, and back."""
+"""Options of commands, and settings as options and back."""
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,6 +15,39 @@ from numamirror_build.config import OPTIONS, Option, key_of
 COMMON = ("cache_dir", "json", "quiet", "verbose")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Option(click.Option):
+    """An option whose value is never empty: that is most often a shell's variable that is not set.
+
+    As a path it would be the current folder, and as a name any.
+    """
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        if value == "" or (isinstance(value, (list, tuple)) and "" in value):
+            raise click.BadParameter("it is empty; leave the option out for its default.", ctx, self)
+        return super().type_cast_value(ctx, value)
+
+
+option = functools.partial(click.option, cls=_Option)
+
+
+class Finite(click.FloatRange):
+    """A number in a range; neither NaN, which no range excludes, nor infinite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return number
+
+
+MOST_TOKENS = 2**31 - 1  # upstreams count them in 32 bits
+
+
+def tokens(least: int) -> click.IntRange:
+    """How many tokens: at least so many, and not more than upstreams can count."""
+    return click.IntRange(least, MOST_TOKENS)
 
 
 def setting_options(*names: str) -> Callable[[Function], Function]:
@@ -45,20 +80,20 @@ def refuse_beside(flag: str, *names: str) -> None:
         context = context.parent
 
 
-def _click_option(name: str, option: Option) -> Callable[[Function], Function]:
+def _click_option(name: str, setting: Option) -> Callable[[Function], Function]:
     flag = f"--{key_of(name)}"
-    if option.kind == "flag":
-        return click.option(flag, name, is_flag=True, help=option.help)
+    if setting.kind == "flag":
+        return option(flag, name, is_flag=True, help=setting.help)
     kind: click.ParamType[Any] | None = None
-    if option.choices:
-        kind = click.Choice(option.choices)
-    elif option.kind == "number":
+    if setting.choices:
+        kind = click.Choice(setting.choices)
+    elif setting.kind == "number":
         kind = click.IntRange(min=1)
-    return click.option(
+    return option(
         flag,
         name,
         type=kind,
-        multiple=option.kind == "texts",
-        metavar=option.metavar,
-        help=f"{option.help}  [default: {option.default_text}]",
+        multiple=setting.kind == "texts",
+        metavar=setting.metavar,
+        help=f"{setting.help}  [default: {setting.default_text}]",
     )

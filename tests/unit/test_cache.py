@@ -94,9 +94,10 @@ def test_using_it_makes_it_young(root: Path) -> None:
 
 
 def test_a_dry_run_removes_nothing(root: Path) -> None:
-    """It says what would go."""
+    """It says what would go, and writes nothing."""
+    before = sorted(root.rglob("*"))
     assert pruned(root, dry_run=True) == (["plans/two", "trees/one"], [])
-    assert (root / "trees/one/file").exists()
+    assert sorted(root.rglob("*")) == before
 
 
 @pytest.fixture
@@ -175,6 +176,17 @@ def test_a_cache_that_cannot_be_written_is_used_all_the_same(tmp_path: Path) -> 
     """There is a file where the notes would be: no note, no error."""
     (tmp_path / "locks").write_text("")
     Uses(tmp_path).note("trees", "one")
+
+
+@pytest.mark.parametrize("words", ["list", "prune --unused-for 1 --dry-run", "prune --unused-for 1"])
+def test_no_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    """A folder that is not there is told as such, and not made."""
+    folder = tmp_path / "zz/y"
+    assert run(["cache", *words.split(), "--cache-dir", str(folder)]) == 0
+    assert f"{folder}: there is no such folder" in capsys.readouterr().out
+    assert run(["cache", *words.split(), "--cache-dir", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["exists"] is False
+    assert not folder.parent.exists()
 
 
 def test_commands(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,13 +68,15 @@ def test_a_mirror_that_pays() -> None:
     first, second = made.words()
     assert first.startswith("Mirror: expect 1.") and "isolate" in first and "32 threads" in first
     assert "distribute" in second
-    json.dumps(made.as_json())
+    assert json.loads(json.dumps(made.as_json()))["use"] == {"arm": "mirror", "threads": 32}
 
 
 def test_no_gain() -> None:
     """Nodes whose link is as fast as memory gain nothing, and small models lose by waiting."""
     near = advise(MODEL, replace(TWO, remote_share=0.95, nodes=(NODE,) * 4))
     assert near.words()[0].startswith("No gain expected")
+    assert near.others and f"use {near.others.threads} threads and " in near.words()[0]
+    assert near.as_json()["use"] == {"arm": near.others.arm, "threads": near.others.threads}
     small = replace(MODEL, weights=10**8, weights_read=10**8, elements_read=10**8, cache_read=0)
     assert advise(small, TWO).words()[0].startswith("No gain expected")
     assert advise(small, TWO).expectation("mirror").bound == "waiting"
@@ -85,7 +87,7 @@ def test_one_node() -> None:
     made = advise(MODEL, replace(TWO, nodes=(NODE,)))
     assert [one.arm for one in made.expectations] == ["isolate"]
     assert made.gain is None
-    assert "nothing to mirror" in made.words()[0]
+    assert "nothing to mirror. Use 16 threads" in made.words()[0]
 
 
 def test_what_does_not_fit() -> None:
@@ -93,12 +95,16 @@ def test_what_does_not_fit() -> None:
     small = replace(NODE, memory=15 * GIB)
     made = advise(MODEL, replace(TWO, nodes=(NODE, small)))
     assert not made.expectation("mirror").fits
-    assert made.words()[0].startswith("The mirror does not fit: use")
+    assert made.words()[0].startswith("The mirror does not fit: use 16 threads and --numa isolate")
+    assert made.as_json()["use"] == {"arm": "isolate", "threads": 16}
     assert made.expectation("isolate").memory == (MODEL.weights + MODEL.cache, 0)
     limited = advise(MODEL, replace(TWO, limit=30 * GIB))
     assert [one.arm for one in limited.expectations if not one.fits] == ["mirror-weights", "mirror"]
     tiny = advise(MODEL, replace(TWO, nodes=(replace(NODE, memory=GIB),) * 2))
     assert tiny.words()[0].startswith("The model does not fit")
+    assert tiny.as_json()["use"] is None
+    one = advise(MODEL, replace(TWO, nodes=(replace(NODE, memory=GIB),)))
+    assert one.words()[0].startswith("The model does not fit")
 
 
 def test_unlike_nodes() -> None:

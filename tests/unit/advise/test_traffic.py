@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType as Type
 
+from numamirror_build.advise import CACHE_TYPES
 from numamirror_build.advise.traffic import Traffic, traffic_of
 from numamirror_build.errors import ModelError
 from numamirror_build.store import Store
@@ -178,16 +179,26 @@ def test_recurrent_layers() -> None:
 
 
 def test_types_of_the_cache() -> None:
-    """A quantised cache is smaller by its blocks; a type that does not exist is an error."""
+    """A quantised cache is smaller by its blocks; every type is known."""
     assert counted(DENSE, cache_type="q8_0").cache_read == counted(DENSE).cache_read * 34 // 64
-    with pytest.raises(ModelError, match="type of cache"):
-        counted(DENSE, cache_type="nonsense")
+    read = [counted(DENSE, cache_type=cache_type).cache_read for cache_type in CACHE_TYPES]
+    assert read == sorted(read, reverse=True) and read[-1] > 0
 
 
 def test_a_file_that_says_too_little() -> None:
     """Without the number of layers nothing can be counted."""
-    with pytest.raises(ModelError, match="layers"):
+    with pytest.raises(ModelError, match="layers") as caught:
         counted(DENSE, block_count=None)
+    assert "llama.block_count" in str(caught.value.why)
+
+
+def test_a_file_that_goes_with_a_model(tmp_path: Path) -> None:
+    """An adapter has no layers of its own: what it says that it is is named."""
+    adapter = make_model(Store(tmp_path), RECIPES[0]).adapter
+    assert adapter
+    with pytest.raises(ModelError, match="no model") as caught:
+        traffic_of(read_model(adapter), context=1, depth=1)
+    assert "adapter" in str(caught.value.why)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +218,7 @@ def test_a_model_that_says_what_cannot_be(key: str, value: Any) -> None:
     """Texts, fractions, numbers below nothing or beyond all models, and short lists: one clear error."""
     with pytest.raises(ModelError, match="what cannot be") as caught:
         counted(DENSE, **{key: value})
-    assert key in str(caught.value.where)
+    assert key in str(caught.value.why)
 
 
 @pytest.mark.parametrize("pattern", ["every second", (), 0.5])

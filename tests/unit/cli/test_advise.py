@@ -12,7 +12,7 @@ from numamirror_build.cli.main import USAGE, run
 from numamirror_build.errors import ConfigError, MirrorUnavailableError, ModelError
 from numamirror_build.machine.state import read_state
 from numamirror_build.store import Store
-from numamirror_build.verify.models import RECIPES, make_model
+from numamirror_build.verify.models import ADAPTER, RECIPES, make_model
 from tests.machines import Machine, Node
 
 
@@ -62,3 +62,16 @@ def test_wrong_command_lines(model: str, tmp_path: Path) -> None:
     assert run(["advise"]) == USAGE
     assert run(["advise", "--model", str(tmp_path / "none.gguf")]) == ModelError.exit_code
     assert run(["advise", "--model", model, "--machine", "none"]) == ConfigError.exit_code
+
+
+def test_a_file_that_is_no_whole_model_is_named(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an adapter, and of a model of which parts are missing, the file and the next step are said."""
+    adapter = Path(model).with_name(ADAPTER)
+    part = tmp_path / "s-00001-of-00003.gguf"
+    part.write_bytes(Path(model).read_bytes())
+    for path, lacking in ((adapter, adapter), (part, tmp_path / "s-00002-of-00003.gguf")):
+        assert run(["advise", "--model", str(path), "--machine", "2x-epyc-9275f"]) == ModelError.exit_code
+        err = capsys.readouterr().err
+        assert f"where: {lacking}\n" in err and "next: " in err

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
+import click
 import pytest
 
 from numamirror_build.cli import answers, commands
@@ -174,7 +175,64 @@ def test_cache_dir_goes_to_the_store(tmp_path: Path) -> None:
     """--cache-dir names the root of the store, relative to the current folder."""
     assert run(["pins", "--cache-dir", "here"]) == 0
     assert Recorder.last.store.root == tmp_path / "here"
-    assert (tmp_path / "here").is_dir()
+    assert not (tmp_path / "here").exists(), "what only reads makes no cache"
+
+
+def all_options() -> list[tuple[list[str], str]]:
+    """Each option that takes a value, with the words of its command."""
+    found: list[tuple[list[str], str]] = []
+    groups: list[tuple[list[str], click.Command]] = [([], commands.cli)]
+    while groups:
+        words, command = groups.pop()
+        if isinstance(command, click.Group):
+            groups += [([*words, name], one) for name, one in command.commands.items()]
+        found += [
+            (words, option.opts[0])
+            for option in command.params
+            if isinstance(option, click.Option) and not option.is_flag
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("words", "option"), all_options(), ids=lambda part: "-".join(part).strip("-"))
+def test_no_option_takes_nothing(
+    words: list[str], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty value, most often a variable that is not set, is no folder, no name and no default."""
+    before = list(tmp_path.iterdir())
+    assert run([*words, option, ""]) == USAGE
+    assert f"Invalid value for '{option}': it is empty" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "advise --model m --depth 101 --context 100",
+        "advise --model m --context 99999999999999999999",
+        "advise --model m --depth -1",
+        "advise --model m --cache-type foo",
+        "advise --model m --cache-type F16",
+        "bench --model m --generate 4294967296",
+        "cache prune --unused-for nan",
+        "cache prune --unused-for -1",
+        "cache prune --unused-for inf",
+        "lab run --timeout nan -- x",
+    ],
+)
+def test_values_that_cannot_be(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are told as a mistake of the command line, with the option's name."""
+    assert run(words.split()) == USAGE
+    option = next(word for word in reversed(words.split()) if word.startswith("--") and word != "--")
+    assert option in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("group", ["cache", "lab"])
+def test_a_group_alone_lacks_a_command(group: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The message is one line, not the whole help, and says where that is."""
+    assert run([group]) == USAGE
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["numamirror-build: Missing command.", f"  next:  numamirror-build {group} --help"]
 
 
 def test_text_for_people_or_one_document_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
