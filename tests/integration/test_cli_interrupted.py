@@ -51,7 +51,7 @@ def test_killed_at_many_moments_it_goes_on_and_ends_complete(tmp_path: Path) -> 
     for moment in range(60):
         process = start(tmp_path)
         try:
-            process.communicate(timeout=0.2 + 0.02 * moment)
+            process.communicate(timeout=0.2 * 1.06**moment)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
