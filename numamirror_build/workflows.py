@@ -67,7 +67,7 @@ def write_workflow(
         )
     path = repository / ".github" / "workflows" / f"numamirror-{upstream.name}.yml"
     text = workflow_text(upstream, requirement)
-    if path.exists() and path.read_text() != text and not force:
+    if path.is_file() and path.read_bytes() != text.encode() and not force:
         raise OutputError(
             "There is a workflow already, and it differs",
             where=str(path),

@@ -175,11 +175,14 @@ def regress(
     """
     from numamirror_build.cli.regress import regress as answer
 
+    pins = [name for name in (names or "").split(",") if name]
+    if names and not pins:
+        raise click.UsageError("--pins names none: give names or commits, with commas between them.")
     return answer(
         pipeline,
         settings,
         level=level,
-        pins=[name for name in (names or "").split(",") if name],
+        pins=pins,
         parallel=parallel,
         junit_file=junit_file,
         page_file=page_file,

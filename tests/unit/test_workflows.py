@@ -134,6 +134,18 @@ def test_what_somebody_changed_is_kept(tmp_path: Path) -> None:
     assert path.read_text() == workflow_text(upstream)
 
 
+def test_a_folder_in_its_place(tmp_path: Path) -> None:
+    """A folder of the workflow's name is an error, also with force, and stays."""
+    upstream = load_upstream("llama.cpp")
+    path = write_workflow(tmp_path, upstream)
+    path.unlink()
+    path.mkdir()
+    for force in (False, True):
+        with pytest.raises(OutputError):
+            write_workflow(tmp_path, upstream, force=force)
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
     """A folder that does not exist is an error and is not made."""
     with pytest.raises(OutputError):

@@ -12,7 +12,7 @@ import pytest
 
 from numamirror_build import data
 from numamirror_build.cli import regress, update
-from numamirror_build.cli.main import run
+from numamirror_build.cli.main import USAGE, run
 from numamirror_build.errors import AnchorError, OutputError, SourceError
 from numamirror_build.pinning.assess import Assessment
 from numamirror_build.pipeline import Request
@@ -58,6 +58,12 @@ def test_each_release_has_its_wheel(runner: Runner) -> None:
     for level in ("build", "verify"):
         assert run(["regress", "--upstream", "ik_llama.cpp", "--level", level]) == 0
         assert [one.pin for one in runner.requests] == [pin.name for pin in load_pins("ik_llama.cpp")]
+
+
+def test_no_pin_is_not_all_pins(runner: Runner) -> None:
+    """Names that are none are a mistake, and not the default."""
+    assert run(["regress", "--pins", ","]) == USAGE
+    assert runner.requests == []
 
 
 def test_pins_and_upstream_can_be_named(runner: Runner) -> None:
