@@ -9,6 +9,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from numamirror_build.config import default_cache_dir
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
 
 def pytest_configure() -> None:
-    """Hear Ctrl-C: what a shell starts in the background ignores it, and so does what that starts."""
+    """Hear Ctrl-C, which what a shell starts in the background ignores; no example is timed."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.register_profile("untimed", deadline=None)
+    hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

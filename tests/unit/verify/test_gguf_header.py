@@ -204,7 +204,7 @@ GOOD = whole(
 CHANGES = st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.binary(min_size=1, max_size=8)), max_size=4)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=CHANGES, keep=st.one_of(st.none(), st.integers(4, len(GOOD))))
 def test_a_damaged_file_is_refused_or_makes_sense(
     tmp_path: Path, changes: list[tuple[int, bytes]], keep: int | None
