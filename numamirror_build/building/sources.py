@@ -17,10 +17,10 @@ from packaging.version import Version
 from numamirror_build import data
 from numamirror_build.building import cmake
 from numamirror_build.building.binding import binding_inputs, prepare_sources
-from numamirror_build.building.build import PLACE, BuildOptions, build_settings
+from numamirror_build.building.build import PLACE, BuildOptions
 from numamirror_build.building.portable import EPOCH
 from numamirror_build.building.recipe import Recipe, load_recipe
-from numamirror_build.building.wheel import LICENCE_FILES, RECORD, check_level, facts_of
+from numamirror_build.building.wheel import RECORD, backend_settings, check_level, facts_of, wheel_settings
 from numamirror_build.config import APP
 from numamirror_build.errors import ConfigError, OutputError, WheelError
 from numamirror_build.patching.apply import PatchedTree
@@ -72,14 +72,14 @@ def write_sources(
         raise OutputError("The folder has something else", where=str(out), hint="name a folder of its own")
     if Path.cwd().is_relative_to(out):
         raise OutputError("The current folder would be replaced", where=str(out), hint="name another one")
-    settings = {**build_settings(recipe, tree, options), **recipe.wheel_settings}
+    settings = wheel_settings(recipe, tree, options)
     inputs = {"settings": settings, "arguments": options.cmake_args, "environment": {}}
     key = digest(
         {
             "kind": "sources",
             "binding": asdict(binding),
             "changes": binding_inputs(pin.upstream),
-            "backend": dict(recipe.backend),
+            "backend": backend_settings(recipe),
             "tree": tree.checkout.tree or tree.checkout.key,
             "plan": tree.plan.digest,
             **inputs,
@@ -125,7 +125,7 @@ def _config(recipe: Recipe, options: BuildOptions) -> str:
     return environment.get_template(f"ci/{CONFIG}.j2").render(
         app=APP,
         package=recipe.package,
-        backend={"wheel.license-files": LICENCE_FILES, **recipe.backend},
+        backend=backend_settings(recipe),
         arguments=shlex.join(["-C", f"/project/{SETTINGS}", *options.cmake_args]),
         epoch=EPOCH,
     )

@@ -38,9 +38,10 @@ from numamirror_build.upstreams.checkout import fetch_sdist
 from numamirror_build.upstreams.pins import Binding
 
 RECORD = "numamirror.json"
-LICENCE_FILES = f"LICENSE*;{LICENCES}/**/*"
+# files for pkg-config name the folder that the build backend made for what is installed, and forgot
+_BACKEND = {"wheel.license-files": f"LICENSE*;{LICENCES}/**/*", "wheel.exclude": "*.pc"}
 
-_LAYOUT = 2
+_LAYOUT = 3
 _OURS = "numamirror-build/NOTICE"
 _INPUTS = ("wheel", "upstream", "commit", "tree", "plan", "scope", "settings", "arguments", "portable")
 
@@ -96,7 +97,7 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
     recipe = load_recipe(pin.upstream)
     check_level(recipe, options.portable)
     tools = find_toolchain()
-    settings = {**build_settings(recipe, tree, options), **recipe.wheel_settings}
+    settings = wheel_settings(recipe, tree, options)
     inputs = build_inputs(recipe, tree, settings, options, tools)
     key = digest(
         {
@@ -176,6 +177,21 @@ def make_wheel(store: Store, tree: PatchedTree, options: BuildOptions, *, progre
         seconds=entry.seconds,
         fresh=entry.fresh,
     )
+
+
+def wheel_settings(recipe: Recipe, tree: PatchedTree, options: BuildOptions) -> dict[str, str]:
+    """The CMake variables of a wheel's build, but for its folder."""
+    return {
+        **build_settings(recipe, tree, options),
+        # bindings that want an rpath of the build's own get one of the same length in every folder
+        "CMAKE_BUILD_RPATH_USE_ORIGIN": "ON",
+        **recipe.wheel_settings,
+    }
+
+
+def backend_settings(recipe: Recipe) -> dict[str, str]:
+    """The settings of scikit-build-core, wherever it builds."""
+    return {**_BACKEND, **recipe.backend}
 
 
 def check_level(recipe: Recipe, level: str | None) -> None:
@@ -294,8 +310,7 @@ def _command(folder: Path, recipe: Recipe) -> list[str | Path]:
     shutil.rmtree(folder / "wheel", ignore_errors=True)
     settings = {
         "build-dir": str(folder / "build"),
-        "wheel.license-files": LICENCE_FILES,
-        **recipe.backend,
+        **backend_settings(recipe),
     }
     return [
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel"),

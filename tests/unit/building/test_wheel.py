@@ -188,8 +188,21 @@ def test_settings_of_the_build_backend(
 def test_a_portable_wheel_is_the_same_file_again(
     tmp_path: Path, archive: Path, tiny_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Made in two caches, at two times and in two time zones, byte for byte."""
+    """Made in two caches, at two times and in two time zones, byte for byte, even where the binding's build
+    has libraries that look for each other in its folder, and installs files that say where they were made."""
     made_up.data_root(tiny_data, f'{made_up.FACTS}\n[build.portable.x86-64-v2]\nTINY_LEVEL = "2"\n')
+    more = """\
+set(CMAKE_BUILD_WITH_INSTALL_RPATH FALSE)
+set(CMAKE_INSTALL_RPATH "$ORIGIN")
+add_library(other SHARED tiny_python/other.c)
+target_link_libraries(other PRIVATE tiny)
+install(TARGETS other LIBRARY DESTINATION ${SKBUILD_PLATLIB_DIR}/tiny_python/lib)
+file(WRITE ${CMAKE_BINARY_DIR}/tiny.pc "prefix=${CMAKE_INSTALL_PREFIX}")
+install(FILES ${CMAKE_BINARY_DIR}/tiny.pc DESTINATION lib/pkgconfig)
+"""
+    changed = {"CMakeLists.txt": made_up.SDIST["CMakeLists.txt"] + more}
+    changed["tiny_python/other.c"] = "int tiny_mirror(void);\nint other(void) { return tiny_mirror(); }\n"
+    made_up.sdist(archive.parent, changed=changed)
     wheels = []
     for name, zone in (("one", "Asia/Tokyo"), ("another", "America/Lima")):
         monkeypatch.setenv("TZ", zone)
