@@ -17,7 +17,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from numamirror_build import __version__, proc
+from numamirror_build import __version__, data, proc
 from numamirror_build.building import cmake
 from numamirror_build.building.binding import LICENCES, binding_inputs, prepare_sources
 from numamirror_build.building.build import (
@@ -226,13 +226,18 @@ def check_made(wheel: Path) -> Mapping[str, Any]:
         with zipfile.ZipFile(wheel) as archive:
             (name,) = (name for name in archive.namelist() if name.endswith(f"/{RECORD}"))
             record: dict[str, Any] = json.loads(archive.read(name))
+        if record["upstream"] not in data.upstream_names():
+            raise ValueError(f"there is no upstream {record['upstream']!r}")
         recipe = load_recipe(record["upstream"])
         lacking = [name for name in (*_INPUTS, "binding") if name not in record]
         if lacking:
             raise ValueError(f"it does not say {', '.join(lacking)}")
     except _unreadable() as error:
         raise WheelError(
-            "This is no wheel of ours", where=str(wheel), why=f"its record cannot be read: {error}"
+            "This is no wheel of ours",
+            where=str(wheel),
+            why=f"its record cannot be read: {error}",
+            hint="give a wheel that numamirror-build made, or built from what its `wheel --sources` wrote",
         ) from error
     try:
         _check(wheel, recipe, record, (f"{Path(recipe.vendored).name}/LICENSE", _OURS))

@@ -190,7 +190,9 @@ def test_a_link_to_a_folder_is_followed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir() if path.name.startswith(".")} == set()
 
 
-@pytest.mark.parametrize("content", [None, b'{"upstream": "tiny"}', b"no zip", b""])
+@pytest.mark.parametrize(
+    "content", [None, b'{"upstream": "tiny"}', b'{"upstream": "../../x"}', b"no zip", b""]
+)
 def test_a_file_that_is_no_wheel_of_ours(tmp_path: Path, content: bytes | None) -> None:
     """An archive without a record, or with half of one, or no archive at all, is an error of its own."""
     path = tmp_path / "tiny_python-1.5-py3-none-any.whl"
@@ -202,8 +204,10 @@ def test_a_file_that_is_no_wheel_of_ours(tmp_path: Path, content: bytes | None) 
             )
     else:
         path.write_bytes(content)
-    with pytest.raises(WheelError, match="no wheel of ours"):
+    with pytest.raises(WheelError, match="no wheel of ours") as caught:
         check_made(path)
+    assert caught.value.hint
+    assert "patches" not in str(caught.value), "no name in a record is taken for a path"
 
 
 def test_a_damaged_wheel(tmp_path: Path) -> None:
