@@ -308,15 +308,19 @@ def _from_command_line(given: Mapping[str, Any], folder: Path) -> Layer:
     }
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and "\0" not in value  # which neither a path nor an argument can have
+
+
 _TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "text": ("a text", lambda value: isinstance(value, str)),
-    "place": ("a text", lambda value: isinstance(value, str)),
-    "path": ("a path", lambda value: isinstance(value, (str, Path))),
+    "text": ("a text", _is_text),
+    "place": ("a text", _is_text),
+    "path": ("a path", lambda value: isinstance(value, Path) or _is_text(value)),
     "number": ("a number of at least 1", lambda value: type(value) is int and value >= 1),
     "flag": ("true or false", lambda value: isinstance(value, bool)),
     "texts": (
         "a list of texts",
-        lambda value: isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value),
+        lambda value: isinstance(value, (list, tuple)) and all(map(_is_text, value)),
     ),
 }
 

@@ -7,6 +7,7 @@ The command line prints them and exits with the class's code; nothing else in th
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -247,6 +248,25 @@ def disk_full_as_error(where: str) -> Iterator[None]:
                 "No space left on the device",
                 where=where,
                 hint=DISK_FULL_HINT,
+            ) from error
+        raise
+
+
+@contextmanager
+def path_as_error() -> Iterator[None]:
+    """Turn what the operating system says of a path that it does not look at into :class:`ConfigError`.
+
+    Such a path is too long, or below a folder that is closed to us.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.EACCES) and error.filename:
+            raise ConfigError(
+                "A path cannot be used",
+                where=os.fsdecode(error.filename),
+                why=error.strerror,
+                hint="name another place",
             ) from error
         raise
 

@@ -22,7 +22,7 @@ from numamirror_build import __version__
 from numamirror_build.cli.answers import printed
 from numamirror_build.cli.commands import cli
 from numamirror_build.config import APP, ENVIRONMENT_PREFIX, default_cache_dir, load_settings
-from numamirror_build.errors import ConfigError, NumaMirrorError, disk_full_as_error
+from numamirror_build.errors import ConfigError, NumaMirrorError, disk_full_as_error, path_as_error
 
 USAGE = 2
 UNEXPECTED = 70
@@ -38,7 +38,15 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Carry out a command line and return the exit code; expected failures become messages."""
     try:
-        with _terminable(), disk_full_as_error("the cache or the output folder"):
+        return _run(arguments)
+    except (BrokenPipeError, SystemExit):  # also while an error is told; click makes the second of the first
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  (nobody reads; keeps the exit quiet)
+        return 128 + signal.SIGPIPE
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        with _terminable(), path_as_error(), disk_full_as_error("the cache or the output folder"):
             code = cli.main(list(arguments), prog_name=APP, standalone_mode=False)
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -54,8 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         what = "Terminated; run the same command again to continue"
         return _fail(arguments, [what], {"error": "terminated", "what": what}, TERMINATED)
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  (nobody reads; keeps the exit quiet)
-        return 128 + signal.SIGPIPE
+        raise
     except Exception:
         log = _write_log(arguments)
         what = "An unexpected error: this is a mistake in numamirror-build"
@@ -87,7 +94,7 @@ def _fail(arguments: Sequence[str], lines: Sequence[str], document: dict[str, An
     """Say what went wrong: to people on stderr, to machines as the one document on stdout."""
     print(f"{APP}: " + "\n".join(lines), file=sys.stderr)
     if _wants_json(arguments):
-        print(printed({**document, "exit_code": code}))
+        print(printed({**document, "exit_code": code}), flush=True)
     return code
 
 

@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,6 +170,59 @@ def test_a_cache_folder_that_cannot_be_made_is_a_config_error(
     error = capsys.readouterr().err
     assert str(tmp_path / "file/below") in error
     assert "--cache-dir" in error
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "init-ci --install x --into",
+        "export --into",
+        "plan --source",
+        "pins --cache-dir",
+        "advise --model",
+        "lab run --scratch",
+    ],
+)
+def test_a_path_that_is_too_long(words: str, breaks: Break, capsys: pytest.CaptureFixture[str]) -> None:
+    """No mistake of ours: the message names the path."""
+    command = ["true"] if words.startswith("lab") else []
+    assert run([*words.split(), "a" * 256, *command]) == errors.ConfigError.exit_code
+    error = capsys.readouterr().err
+    assert "a" * 256 in error
+    assert os.strerror(errno.ENAMETOOLONG) in error
+
+
+def test_a_path_in_a_folder_that_is_closed(breaks: Break, capsys: pytest.CaptureFixture[str]) -> None:
+    """No mistake of ours, either."""
+    breaks(PermissionError(errno.EACCES, "Permission denied", "closed/file"))
+    assert run([]) == errors.ConfigError.exit_code
+    assert "closed/file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", ["plan --pin none", "plan --pin none --json", "--nonsense", "pins", "--help"]
+)
+@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
+def test_nobody_reads(words: str, closed: str, tmp_path: Path) -> None:
+    """A reader who has gone ends the program as the signal would, also where that reads an error; quietly."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    out = writing if closed in ("stdout", "both") else subprocess.PIPE
+    error = writing if closed in ("stderr", "both") else subprocess.PIPE
+    program = "import sys; from numamirror_build.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words.split(), "--cache-dir", tmp_path],
+        stdout=out,
+        stderr=error,
+        text=True,
+        check=False,
+    )
+    os.close(writing)
+    fails = "--help" not in words and words != "pins"
+    says = {"stdout": not fails or "--json" in words, "stderr": fails, "both": True}[closed]
+    assert (done.returncode == 128 + signal.SIGPIPE) == says
+    assert "Traceback" not in (done.stderr or "")
+    assert "BrokenPipe" not in (done.stderr or "")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
