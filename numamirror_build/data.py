@@ -7,9 +7,13 @@ from pathlib import Path
 _HERE = Path(__file__).resolve().parent
 
 
+def clone() -> Path | None:
+    """The folder of our sources that the package runs from; None when it was installed."""
+    return None if (_HERE / "_data").is_dir() else _HERE.parent
+
+
 def _root() -> Path:
-    carried = _HERE / "_data"
-    return carried if carried.is_dir() else _HERE.parent
+    return clone() or _HERE / "_data"
 
 
 def patches(upstream: str) -> Path:

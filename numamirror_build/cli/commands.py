@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numamirror_build import __version__
+from numamirror_build import __version__, data
 from numamirror_build.advise import CACHE_TYPES
 from numamirror_build.cli import answers
 from numamirror_build.cli.answers import Answer
@@ -306,19 +306,20 @@ def export(pipeline: Pipeline, settings: Settings, into: Path | None) -> Answer:
 @option(
     "--install",
     metavar="REQUIREMENT",
-    help="What pip installs there: a release of this program, or an address.  [default: this release]",
+    help="What pip installs there as this program.  [default: the clone's origin, at its commit]",
 )
 @option("--force", is_flag=True, help="Replace a workflow that was changed.")
 @answering("upstream")
 def init_ci(pipeline: Pipeline, settings: Settings, into: Path, install: str | None, force: bool) -> Answer:
     """Write a GitHub workflow for a repository of your own.
 
-    It audits all known pins on each push, builds programs and wheel on demand and for tags,
-    and tries upstream's newest commit each night.
+    It audits all known commits on each push to the default branch and for each pull request,
+    builds programs and wheel on demand and for tags, and tries upstream's newest commit each night.
     """
-    from numamirror_build.workflows import RELEASE, write_workflow
+    from numamirror_build.workflows import own_requirement, write_workflow
 
-    return answers.workflow(write_workflow(into, pipeline.upstream, install or RELEASE, force=force))
+    requirement = install or own_requirement(data.clone())
+    return answers.workflow(write_workflow(into, pipeline.upstream, requirement, force=force))
 
 
 @cli.command(name="settings")
