@@ -52,7 +52,7 @@ def answering(*names: str) -> Callable[[Body], Callable[..., int]]:
             context = click.get_current_context()
             if context.invoked_subcommand is not None:
                 return 0
-            settings = load_settings(given_settings(context), os.environ, Path.cwd())
+            settings = load_settings(given_settings(context), os.environ, _current_folder())
             own = {name: value for name, value in parameters.items() if name not in OPTIONS}
             with reporting(quiet=settings.quiet, verbose=settings.verbose) as progress:
                 pipeline = Pipeline(_open_store(settings.cache_dir), _request(settings), progress)
@@ -699,6 +699,13 @@ def lab_run(
         json=settings.json,
         progress=pipeline.progress,
     )
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise ConfigError("The current folder is gone", hint="go to another one") from error
 
 
 def _request(settings: Settings) -> Request:

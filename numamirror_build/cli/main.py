@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import platform
 import re
@@ -32,7 +33,16 @@ TERMINATED = 143
 
 def main() -> NoReturn:
     """The entry point of the installed program."""
+    _prepare_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _prepare_streams() -> None:
+    """What is said to a closed stream goes nowhere, and a file's name is said whatever bytes it is of."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -136,7 +146,7 @@ def _write_log(arguments: Sequence[str]) -> Path:
     for folder in (default_cache_dir() / "logs", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+            (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError:
             continue
         return folder / name

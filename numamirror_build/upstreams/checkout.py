@@ -107,9 +107,9 @@ def make_checkout(
     }
     if source in fills:
         return _make_verified(store, pin, fills[source], progress)
+    if not Path(source).is_dir():
+        raise SourceError("There is no such source folder", where=source, hint=_HINT)
     path = Path(source).resolve()
-    if not path.is_dir():
-        raise SourceError("There is no such source folder", where=str(path), hint=_HINT)
     if _is_clone(path):
         return _from_clone(store, pin, path, progress)
     return _from_folder(store, pin, path, progress)

@@ -426,9 +426,10 @@ def test_submodules_of_a_folder(tiny: Tiny, cache: Store) -> None:
     assert make_checkout(cache, pin, source=str(folder), progress=Quiet()).fresh is False
 
 
-@pytest.mark.parametrize("name", ["nowhere", "README"])
+@pytest.mark.parametrize("name", ["nowhere", "README", "loop"])
 def test_no_such_folder(tiny: Tiny, cache: Store, name: str) -> None:
-    """A source path that is not there, or is a file, is a source error."""
+    """A source path that is not there, is a file, or a link to itself, is a source error."""
+    (tiny.repository / "loop").symlink_to("loop")
     with pytest.raises(SourceError, match="no such source folder"):
         get(cache, tiny, str(tiny.repository / name))
 
