@@ -67,7 +67,7 @@ class NumaMirrorError(Exception):
 
 
 class ConfigError(NumaMirrorError):
-    """A setting in a file or in the environment is not valid."""
+    """A setting, a file or a path that was given cannot be used."""
 
     exit_code = 3
     kind = "config"
