@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from numamirror_build.building.portable import check_wheel
+from numamirror_build.building.recipe import load_recipe
 from numamirror_build.building.venv import make_venv
 from numamirror_build.building.wheel import Wheel
+from numamirror_build.data import upstream_names
 from numamirror_build.errors import PortabilityError
 from numamirror_build.lab.guest import Command
 from numamirror_build.lab.layout import even_layout
@@ -46,11 +48,13 @@ print(json.dumps(list(itertools.islice(llama.generate([1, 2, 3], temp=0.0), 8)))
 @pytest.fixture(scope="module")
 def wheels(store: Store) -> Mapping[str, Wheel]:
     """A wheel of llama-cpp-python for each level."""
+    return {level: made_in(store, "llama.cpp", level) for level in CPU_OF}
+
+
+def made_in(store: Store, upstream: str, level: str) -> Wheel:
+    """The wheel of a default pin."""
     jobs = len(os.sched_getaffinity(0))
-    return {
-        level: Pipeline(store, Request("llama.cpp", jobs=jobs, portable=level), Quiet()).wheel
-        for level in CPU_OF
-    }
+    return Pipeline(store, Request(upstream, jobs=jobs, portable=level), Quiet()).wheel
 
 
 def words(store: Store, wheel: Wheel) -> tuple[str, ...]:
@@ -103,19 +107,30 @@ def test_an_older_cpu_cannot_run_it(store: Store, wheels: Mapping[str, Wheel], t
 
 
 def test_what_the_wheels_are(wheels: Mapping[str, Wheel]) -> None:
-    """They are for other systems, and each has instructions that the level below has not."""
-    for wheel in wheels.values():
-        assert "-manylinux_2_" in wheel.path.name
+    """Each has instructions that the level below has not."""
     with pytest.raises(PortabilityError):
         check_wheel(wheels[V3].path, V2)
     with pytest.raises(PortabilityError):
         check_wheel(wheels[V2].path, "x86-64")
 
 
-def test_the_same_inputs_give_the_same_bytes(
-    store: Store, wheels: Mapping[str, Wheel], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("upstream", "level"), [("llama.cpp", V2), ("ik_llama.cpp", V3)])
+def test_the_same_inputs_give_the_same_bytes(store: Store, tmp_path: Path, upstream: str, level: str) -> None:
     """Made once more, in another cache, from the same release, the wheel is the same file."""
-    again = Pipeline(Store(tmp_path / "cache"), Request("llama.cpp", jobs=2, portable=V2), Quiet()).wheel
-    assert again.path != wheels[V2].path
-    assert (again.path.name, again.sha256) == (wheels[V2].path.name, wheels[V2].sha256)
+    made, again = (made_in(place, upstream, level) for place in (store, Store(tmp_path / "cache")))
+    assert again.path != made.path
+    assert (again.path.name, again.sha256) == (made.path.name, made.sha256)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "level"),
+    [
+        (upstream, level)
+        for upstream in upstream_names()
+        for level in load_recipe(upstream).portable
+        if level not in load_recipe(upstream).no_wheel
+    ],
+)
+def test_there_is_a_wheel_for_each_level(store: Store, upstream: str, level: str) -> None:
+    """What upstream is told to make compiles, and keeps to the level, which is checked on the way."""
+    assert "-manylinux_2_" in made_in(store, upstream, level).path.name
