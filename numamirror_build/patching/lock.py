@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numamirror_build import data
-from numamirror_build.errors import ContentMismatchError, LockMismatchError
+from numamirror_build.errors import ContentMismatchError, LockMismatchError, content_as_error
 from numamirror_build.rewrite import Edit
 from numamirror_build.store import digest, write_atomic
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from numamirror_build.toml import read_toml
 
 if TYPE_CHECKING:
     from numamirror_build.patching.plan import Plan
@@ -54,6 +49,15 @@ class LockPart:
 
 
 @dataclass(frozen=True)
+class _Lock:
+    """A lock as its file has it."""
+
+    path: Path
+    commit: str
+    parts: Mapping[str, LockPart]
+
+
+@dataclass(frozen=True)
 class LockReport:
     """How a plan compares with a lock.
 
@@ -77,17 +81,21 @@ def check_lock(plan: Plan, folder: Path | None = None) -> LockReport:
 
     Raises:
         LockMismatchError: the plan differs from the lock for its content.
+        ConfigError: a lock that was read is damaged.
     """
     folder = folder or _folder(plan)
     part = lock_part(plan)
-    locks = _read_locks(folder, plan.scope)
-    own = next((name for name, (commit, _) in locks.items() if commit == plan.pin.commit), None)
-    if own is not None and _is_content_of_pin(plan):
-        differences = tuple(_differences(locks[own][1], part, places=True))
+    own = _lock_of(plan.pin, folder) if _is_content_of_pin(plan) else None
+    if own and plan.scope in own.parts:
+        differences = tuple(_differences(own.parts[plan.scope], part, places=True))
         if differences:
-            raise _mismatch(plan, own, differences)
-        return LockReport(own, True, ())
-    others = {name: tuple(_differences(locked, part, places=False)) for name, (_, locked) in locks.items()}
+            raise _mismatch(plan, own.path.stem, differences)
+        return LockReport(own.path.stem, True, ())
+    others = {
+        lock.path.stem: tuple(_differences(lock.parts[plan.scope], part, places=False))
+        for lock in _locks(folder)
+        if plan.scope in lock.parts
+    }
     if not others:
         return LockReport(None, False, ())
     nearest = min(others, key=lambda name: len(others[name]))
@@ -95,9 +103,13 @@ def check_lock(plan: Plan, folder: Path | None = None) -> LockReport:
 
 
 def read_lock(pin: Pin, scope: str) -> LockPart | None:
-    """What is locked for a pin's commit in a scope, if it is."""
-    locks = _read_locks(data.patches(pin.upstream) / "locks", scope)
-    return next((part for commit, part in locks.values() if commit == pin.commit), None)
+    """What is locked for a pin's commit in a scope, if it is.
+
+    Raises:
+        ConfigError: a lock that was read is damaged.
+    """
+    lock = _lock_of(pin, data.patches(pin.upstream) / "locks")
+    return lock.parts.get(scope) if lock else None
 
 
 def write_lock(plan: Plan, folder: Path | None = None) -> Path:
@@ -114,6 +126,8 @@ def write_lock(plan: Plan, folder: Path | None = None) -> Path:
 
     Raises:
         ContentMismatchError: the plan was not made for exactly the content of a listed pin.
+        ConfigError: a lock that was read is damaged.
+        OutputError: the lock cannot be written.
     """
     if not _is_content_of_pin(plan):
         raise ContentMismatchError(
@@ -123,11 +137,8 @@ def write_lock(plan: Plan, folder: Path | None = None) -> Path:
             hint=f"list the commit in patches/{plan.upstream}/pins.toml, and take --source auto",
         )
     folder = folder or _folder(plan)
-    commits = {path: tomllib.loads(path.read_text())["commit"] for path in sorted(folder.glob("*.toml"))}
-    shared = (path for path, commit in commits.items() if commit == plan.pin.commit)
-    path = next(shared, folder / f"{plan.pin.name}.toml")
-    scopes = tomllib.loads(path.read_text()).get("scope", {}) if path.exists() else {}
-    parts = {name: _part_from_table(table) for name, table in scopes.items()} | {plan.scope: lock_part(plan)}
+    lock = _lock_of(plan.pin, folder) or _Lock(folder / f"{plan.pin.name}.toml", plan.pin.commit, {})
+    path, parts = lock.path, {**lock.parts, plan.scope: lock_part(plan)}
     head = {"upstream": plan.upstream, "pin": path.stem, "commit": plan.pin.commit}
     lines = [_BANNER, *(f"{key} = {json.dumps(value)}\n" for key, value in head.items())]
     for name in sorted(parts):
@@ -179,20 +190,25 @@ def _is_content_of_pin(plan: Plan) -> bool:
     return plan.tree is not None and plan.tree == plan.pin.tree
 
 
-def _read_locks(folder: Path, scope: str) -> dict[str, tuple[str, LockPart]]:
-    """Commit and part of every lock that has the scope, by the lock's name."""
-    locks = {}
-    for path in sorted(folder.glob("*.toml")):
-        table = tomllib.loads(path.read_text())
-        if scope in table["scope"]:
-            locks[path.stem] = (table["commit"], _part_from_table(table["scope"][scope]))
-    return locks
+def _lock_of(pin: Pin, folder: Path) -> _Lock | None:
+    """The lock of a pin's commit."""
+    return next((lock for lock in _locks(folder, first=pin.name) if lock.commit == pin.commit), None)
+
+
+def _locks(folder: Path, *, first: str = "") -> Iterator[_Lock]:
+    """All locks, the one of that name first: if it is the one that is looked for, no other is read."""
+    for path in sorted(folder.glob("*.toml"), key=lambda path: (path.stem != first, path)):
+        table = read_toml(path, "A lock")
+        with content_as_error(path):
+            parts = {name: _part_from_table(part) for name, part in table["scope"].items()}
+            lock = _Lock(path, table["commit"], parts)
+        yield lock
 
 
 def _part_from_table(table: Mapping[str, Any]) -> LockPart:
     places = {path: entry["digest"] for path, entry in table["files"].items()}
     sites = {
-        path: {kind: number for kind, number in entry.items() if kind != "digest"}
+        path: {kind: int(number) for kind, number in entry.items() if kind != "digest"}
         for path, entry in table["files"].items()
     }
     hooks = {name: tuple(where) for name, where in table["hooks"].items()}

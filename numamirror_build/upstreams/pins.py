@@ -6,19 +6,21 @@ A pin never goes by tag or branch: it is a full commit id, and content is checke
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from numamirror_build import data
-from numamirror_build.errors import UnknownPinError, UnknownUpstreamError
+from numamirror_build.errors import (
+    ConfigError,
+    UnknownPinError,
+    UnknownUpstreamError,
+    cause_of,
+    content_as_error,
+)
+from numamirror_build.toml import read_toml
 from numamirror_build.upstreams.folder import Blob
 from numamirror_build.upstreams.manifest import parse_manifest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
 _COMMIT_PREFIX = re.compile(r"[0-9a-f]{7,39}")
@@ -91,15 +93,17 @@ def load_upstream(name: str) -> Upstream:
 
     Raises:
         UnknownUpstreamError: there is no data for it.
+        ConfigError: the data is not valid.
     """
     table = _read(name, "upstream.toml")
-    return Upstream(
-        name,
-        table["git_url"],
-        table["default_pin"],
-        table.get("sdist_repository"),
-        table.get("sdist_folder"),
-    )
+    with content_as_error(data.patches(name) / "upstream.toml"):
+        return Upstream(
+            name,
+            table["git_url"],
+            table["default_pin"],
+            table.get("sdist_repository"),
+            table.get("sdist_folder"),
+        )
 
 
 def load_pins(upstream: str) -> tuple[Pin, ...]:
@@ -107,8 +111,11 @@ def load_pins(upstream: str) -> tuple[Pin, ...]:
 
     Raises:
         UnknownUpstreamError: there is no data for it.
+        ConfigError: the list is not valid.
     """
-    return tuple(_pin(upstream, table) for table in _read(upstream, "pins.toml")["pin"])
+    tables = _read(upstream, "pins.toml")
+    with content_as_error(data.patches(upstream) / "pins.toml"):
+        return tuple(_pin(upstream, number, table) for number, table in enumerate(tables["pin"], start=1))
 
 
 def find_pin(upstream: str, wanted: str | None) -> Pin:
@@ -161,22 +168,26 @@ def manifest(pin: Pin) -> dict[str, Blob] | None:
     return parse_manifest((data.patches(pin.upstream) / pin.manifest).read_text(encoding="utf-8"))
 
 
-def _pin(upstream: str, table: dict[str, Any]) -> Pin:
-    return Pin(
-        upstream=upstream,
-        name=table["name"],
-        commit=table["commit"],
-        tree=table["tree"],
-        date=table["date"],
-        binding=Binding(**table["binding"]) if "binding" in table else None,
-        listed=True,
-        manifest=table.get("manifest"),
-    )
+def _pin(upstream: str, number: int, table: Mapping[str, Any]) -> Pin:
+    try:
+        facts = {name: str(table[name]) for name in ("name", "commit", "tree", "date")}
+        for name in ("commit", "tree"):
+            if not FULL_COMMIT.fullmatch(facts[name]):
+                raise ValueError(f"{name} has not 40 hex digits")
+        texts = {name: str(value) for name, value in table.get("binding", {}).items()}
+        binding = Binding(**texts) if texts else None
+        return Pin(upstream, **facts, binding=binding, listed=True, manifest=table.get("manifest"))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            "A pin is not as it should be",
+            where=f"{data.patches(upstream) / 'pins.toml'}, pin {number}",
+            why=cause_of(error),
+            hint="docs/new-commit.md says what a pin has",
+        ) from error
 
 
 def _read(upstream: str, file_name: str) -> dict[str, Any]:
     names = data.upstream_names()
     if upstream not in names:
         raise UnknownUpstreamError(f"There is no upstream {upstream!r}", hint=f"known: {', '.join(names)}")
-    table: dict[str, Any] = tomllib.loads((data.patches(upstream) / file_name).read_text(encoding="utf-8"))
-    return table
+    return read_toml(data.patches(upstream) / file_name, "A data file")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from numamirror_build.errors import ContentMismatchError, LockMismatchError
+from numamirror_build.errors import ConfigError, ContentMismatchError, LockMismatchError
 from numamirror_build.patching.lock import check_lock, write_lock
 from numamirror_build.patching.plan import NewFile, Plan
 from numamirror_build.rewrite import Site
@@ -134,6 +134,38 @@ def test_only_a_pins_own_content_can_be_locked(tmp_path: Path, plan: Plan) -> No
     with pytest.raises(ContentMismatchError):
         write_lock(plan, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+CONFLICT = ('upstream = "tiny"\n', '<<<<<<< HEAD\nupstream = "tiny"\n=======\n')
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (*CONFLICT, "at line 2"),
+        ("commit =", "commits =", "lacks 'commit'"),
+        ("hooks]", "hook]", "lacks 'hooks'"),
+        ("read = 1", 'read = "many"', "ValueError"),
+        ("files]", "files]\nx = 3", "TypeError"),
+    ],
+)
+def test_a_damaged_lock_is_named(tmp_path: Path, old: str, new: str, says: str) -> None:
+    """File, and line or key; nothing is written over it."""
+    path = write_lock(made_up.make(), tmp_path)
+    path.write_text(text := path.read_text().replace(old, new))
+    for use in (check_lock, write_lock):
+        with pytest.raises(ConfigError, match=rf"1\.0\.toml\n.*{says}"):
+            use(made_up.make(), tmp_path)
+    assert path.read_text() == text
+
+
+def test_another_pins_damaged_lock_does_not_matter(tmp_path: Path) -> None:
+    """Where the pin's own lock is found, the others are not read."""
+    write_lock(made_up.make(), tmp_path)
+    (tmp_path / "0.9.toml").write_text("<<<<<<< HEAD\n")
+    assert check_lock(made_up.make(), tmp_path).locked
+    with pytest.raises(ConfigError, match=r"0\.9\.toml"):
+        check_lock(made_up.make(pin=made_up.other_pin("2.0", "f")), tmp_path)
 
 
 def test_no_locks_at_all(tmp_path: Path) -> None:

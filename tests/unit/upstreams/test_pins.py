@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 
 from numamirror_build import data
-from numamirror_build.errors import UnknownPinError, UnknownUpstreamError
+from numamirror_build.errors import ConfigError, UnknownPinError, UnknownUpstreamError
 from numamirror_build.upstreams.folder import tree_id
 from numamirror_build.upstreams.pins import find_pin, load_pins, load_upstream, manifest, submodules
 from tests.unit.upstreams.made_up import Tiny
@@ -96,6 +96,34 @@ def test_a_prefix_of_two_commits_is_refused(tiny: Tiny) -> None:
     with pytest.raises(UnknownPinError, match="several commits"):
         find_pin("tiny", other[:10])
     assert find_pin("tiny", other).commit == other
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("[[pin]]", "[[pin]", r"pins\.toml\n.*line 1"),
+        ("[[pin]]", "[pin]", r"pins\.toml, pin 1\n"),
+        ("tree =", "trees =", r"pins\.toml, pin 1\n.*lacks 'tree'"),
+        ("date =", "dates =", r"pin 1\n.*lacks 'date'"),
+        ('tree = "', 'tree = "abc', r"pin 1\n.*tree has not 40 hex digits"),
+        ("sdist =", "archive =", r"pin 1\n.*archive"),
+    ],
+)
+def test_a_list_with_a_slip_says_where_it_is(tiny: Tiny, old: str, new: str, says: str) -> None:
+    """File and line of what is no TOML, number and key of a pin that lacks something."""
+    path = tiny.data / "patches/tiny/pins.toml"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ConfigError) as caught:
+        load_pins("tiny")
+    assert re.search(says, str(caught.value)), str(caught.value)
+
+
+@pytest.mark.parametrize(("text", "says"), [("name =\n", "line 1"), ("name = 'tiny'\n", "lacks 'git_url'")])
+def test_damaged_facts_about_an_upstream(tiny: Tiny, text: str, says: str) -> None:
+    """The same for what is known whatever the pin."""
+    (tiny.data / "patches/tiny/upstream.toml").write_text(text)
+    with pytest.raises(ConfigError, match=rf"upstream\.toml[^,]*{says}"):
+        load_upstream("tiny")
 
 
 @pytest.mark.parametrize("name", ["", "llama", "../patches/llama.cpp", "LLAMA.CPP"])
