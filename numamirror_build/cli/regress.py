@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,13 +10,16 @@ from pathlib import Path
 
 from numamirror_build import data
 from numamirror_build.cli.answers import Answer, table
-from numamirror_build.config import APP, Settings, usable_cpus
+from numamirror_build.config import APP, OPTIONS, Settings, key_of, usable_cpus
 from numamirror_build.pipeline import Pipeline, Request
 from numamirror_build.regress.report import junit, page, table_of, why
 from numamirror_build.regress.run import Regression, parallel_by_default, run_regression
 from numamirror_build.regress.steps import Level
 from numamirror_build.store import check_writable, write_atomic
 from numamirror_build.upstreams.pins import find_pin, load_pins
+
+_DECISIVE = ("upstream", "source", "git_url", "scope", "cmake_arg", "model")
+"""The settings that the results depend on."""
 
 
 def regress(
@@ -42,7 +46,7 @@ def regress(
     if junit_file:
         write_atomic(junit_file, junit(made))
     if page_file:
-        write_atomic(page_file, page(made, _command(level, settings.upstream if named else None, pins)))
+        write_atomic(page_file, page(made, _command(level, settings, pins)))
     return Answer(made.as_json(), _text(made), made.exit_code)
 
 
@@ -64,9 +68,14 @@ def _names(upstream: str, wanted: Sequence[str], level: Level) -> list[str]:
     return [pin.name for pin in listed]
 
 
-def _command(level: Level, upstream: str | None, pins: Sequence[str]) -> str:
+def _command(level: Level, settings: Settings, pins: Sequence[str]) -> str:
+    """What makes the table again, with the settings that count wherever they stood, but no password."""
     words = [f"./{APP}", "regress"]
-    words += ["--upstream", upstream] if upstream else []
+    for name in _DECISIVE:
+        if name in settings.origins:
+            value = getattr(settings, name)
+            for text in value if OPTIONS[name].kind == "texts" else [value]:
+                words += [f"--{key_of(name)}", re.sub(r"://[^/@\s]+@", "://***@", text)]
     words += ["--pins", ",".join(pins)] if pins else []
     return shlex.join([*words, "--level", level])
 

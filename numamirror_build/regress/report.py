@@ -24,8 +24,9 @@ def page(regression: Regression, command: str) -> str:
         "```",
         "",
         "Accesses are those to a tensor's data; the change is that from the line before.",
-        "Times are seconds of clock when the step was made, on a machine that did other work, too;",
-        "a compiler's cache may have helped.",
+        "Times are seconds of clock when the step was made, in this run or an earlier one",
+        "(for a plan in this run, where it may have been read from the cache),",
+        "on a machine that did other work, too; a compiler's cache may have helped.",
         "",
         *("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]),
     ]
@@ -42,7 +43,15 @@ def page(regression: Regression, command: str) -> str:
                 *why(step),
                 "```",
             ]
-    return "\n".join(lines) + "\n"
+    return _printable("\n".join(lines) + "\n")
+
+
+def _printable(text: str) -> str:
+    """A text with escapes for what XML cannot have, and no page should: control characters, broken UTF-8."""
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def _is_another(pin: Pin, result: PinResult) -> bool:
@@ -78,7 +87,7 @@ def junit(regression: Regression) -> str:
             elif step.status == "not run":
                 ElementTree.SubElement(case, "skipped", message="an earlier step failed")
     ElementTree.indent(root)
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return _printable(ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
 
 
 def table_of(regression: Regression) -> tuple[list[str], list[list[str]]]:

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from numamirror_build.errors import NumaMirrorError, VerificationError
+from numamirror_build.config import APP
+from numamirror_build.errors import LockMismatchError, NumaMirrorError, VerificationError
 from numamirror_build.pipeline import Pipeline
 
 Level = Literal["plan", "audit", "build", "verify"]
@@ -27,8 +28,9 @@ class Step:
     Attributes:
         name: what was done.
         status: how it went.
-        seconds: how long it took when it was made, in this run or an earlier one.
-        cached: whether it was made by an earlier run.
+        seconds: how long it took when it was made, in this run or an earlier one; a plan: in this run,
+            whether it was made or read.
+        cached: whether it was made by an earlier run; None: nobody knows.
         facts: what it found, in one line.
         error: the failure, as the command that does the step alone has it.
     """
@@ -36,7 +38,7 @@ class Step:
     name: str
     status: Status
     seconds: float = 0.0
-    cached: bool = False
+    cached: bool | None = False
     facts: str = ""
     error: Mapping[str, Any] | None = None
 
@@ -106,7 +108,7 @@ def run_steps(pipeline: Pipeline, level: Level) -> PinResult:
             steps.append(Step(name, "fail", time.monotonic() - start, error=error.as_json()))
         else:
             took = time.monotonic() - start if seconds is None else seconds
-            steps.append(Step(name, "pass", took, not fresh, facts))
+            steps.append(Step(name, "pass", took, None if fresh is None else not fresh, facts))
     planned = any(step.name == "plan" and step.status == "pass" for step in steps)
     by_file = pipeline.plan.counts() if planned else {}
     kinds = sorted({kind for counts in by_file.values() for kind in counts})
@@ -114,8 +116,8 @@ def run_steps(pipeline: Pipeline, level: Level) -> PinResult:
     return PinResult(pin.upstream, pin.name, pin.commit, pin.date, tuple(steps), sites, by_file)
 
 
-_Did = tuple[float | None, bool, str]
-"""Seconds (None: those on the clock), whether made just now, and what was found."""
+_Did = tuple[float | None, bool | None, str]
+"""Seconds (None: those on the clock), whether made just now (None: nobody knows), and what was found."""
 
 
 def _steps(pipeline: Pipeline, level: Level) -> list[tuple[str, Callable[[], _Did]]]:
@@ -135,9 +137,16 @@ def _checkout(pipeline: Pipeline) -> _Did:
 
 
 def _plan(pipeline: Pipeline) -> _Did:
-    made, report = pipeline.plan, pipeline.lock_report
+    made, report, pin = pipeline.plan, pipeline.lock_report, pipeline.pin
+    if pin.listed and not report.locked:
+        raise LockMismatchError(
+            "The pin is listed, but not locked",
+            where=f"patches/{pin.upstream}/locks/{pin.name}.toml, scope {made.scope}",
+            why="there is no such file, or it lacks the scope",
+            hint=f"{APP} plan --upstream {pin.upstream} --pin {pin.name} --scope {made.scope} --update-lock",
+        )
     lock = f"as locked in {report.lock}" if report.locked else "not locked"
-    return None, True, f"{len(made.sites)} accesses, {len(made.hooks())} hooks, {lock}"
+    return None, None, f"{len(made.sites)} accesses, {len(made.hooks())} hooks, {lock}"
 
 
 def _apply(pipeline: Pipeline) -> _Did:

@@ -13,6 +13,7 @@ from numamirror_build.upstreams.pins import find_pin
 PLAN = SimpleNamespace(
     sites=["site"] * 5,
     hooks=lambda: {"a": 1, "b": 2},
+    scope="cpu",
     counts=lambda: {"a.c": {"read": 2, "write": 1}, "b.c": {"read": 2}},
 )
 

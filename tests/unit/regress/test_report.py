@@ -6,8 +6,9 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 from numamirror_build.regress.report import junit, page, table_of
+from numamirror_build.regress.steps import Step
 from numamirror_build.upstreams.pins import load_pins
-from tests.unit.regress.made_up import REGRESSION
+from tests.unit.regress.made_up import REGRESSION, result
 
 
 def test_a_row_per_pin_and_a_column_per_step() -> None:
@@ -36,6 +37,19 @@ def test_junit_has_a_case_per_step() -> None:
     assert failure is not None and failure.get("message") == "It <failed>"
     assert failure.text == "It <failed>\na.c\nx\ny"
     assert last.find("testcase[@name='apply']/skipped") is not None
+
+
+ODD = "a\x1b[31m\x00\udcff\ufffe\tz"
+
+
+def test_any_text_can_be_written() -> None:
+    """Control characters and bytes that are no text have escapes: XML is valid, the page is UTF-8."""
+    step = Step("checkout", "fail", error={"exit_code": 12, "what": ODD, "where": ODD, "why": ODD})
+    regression = replace(REGRESSION, results=(result("1", step),))
+    text = junit(regression)
+    failure = ElementTree.fromstring(text.encode()).find(".//failure")
+    assert failure is not None and failure.get("message") == "a\\x1b[31m\\x00\\udcff\\ufffe\tz"
+    assert "a\\x1b[31m\\x00\\udcff\\ufffe\tz" in page(regression, f"x {ODD}").encode().decode()
 
 
 def test_the_page_names_releases_of_the_same_commit() -> None:

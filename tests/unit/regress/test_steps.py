@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from numamirror_build.errors import LockMismatchError
 from numamirror_build.regress.steps import LEVELS, Level, PinResult, result_from_json, run_steps
+from numamirror_build.upstreams.pins import find_pin
 from tests.unit.regress.made_up import Pipeline
 
 PLANNED = ["checkout", "plan", "apply"]
@@ -45,7 +47,7 @@ def test_a_step_says_what_it_found_and_how_long_it_took() -> None:
     assert (by_name["checkout"].seconds, by_name["checkout"].cached) == (1.5, True)
     assert (by_name["verify"].seconds, by_name["verify"].cached) == (6.5, False)
     assert by_name["plan"].facts == "5 accesses, 2 hooks, as locked in 0.3.36"
-    assert 0 <= by_name["plan"].seconds < 1
+    assert 0 <= by_name["plan"].seconds < 1 and by_name["plan"].cached is None
     assert by_name["verify"].facts == "7 checks passed, 1 skipped"
 
 
@@ -64,6 +66,19 @@ def test_what_follows_a_failure_is_not_run() -> None:
     assert made.failed is not None and made.failed.error == error.as_json()
     assert not made.passed and made.sites == {}
     assert "patched_tree" not in pipeline.asked
+
+
+def test_a_listed_pin_must_have_its_lock() -> None:
+    """Without it the plan has not been compared with anything; another commit need not have one."""
+    nearest = SimpleNamespace(locked=False, lock="0.3.30")
+    _, made = steps("plan", lock_report=nearest)
+    assert made.failed is not None and made.failed.error is not None
+    assert (made.failed.name, made.failed.error["error"]) == ("plan", "lock-mismatch")
+    assert made.failed.error["where"] == "patches/llama.cpp/locks/0.3.36.toml, scope cpu"
+    assert "--pin 0.3.36 --scope cpu --update-lock" in made.failed.error["next"]
+    pipeline = Pipeline(lock_report=nearest)
+    pipeline.pin = find_pin("llama.cpp", "f" * 40)
+    assert run_steps(pipeline, "plan").passed  # type: ignore[arg-type]
 
 
 def test_a_failed_check_fails_the_step() -> None:
