@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from numamirror_build.errors import OutputError
 
 _HERE = Path(__file__).resolve().parent
 
@@ -39,6 +43,18 @@ def templates() -> Path:
 def licences() -> tuple[Path, ...]:
     """Our own licence, and the text that names whose code else is in what we make."""
     return _root() / "LICENSE", _root() / "NOTICE"
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """What is written is this data: an error about the place does not ask for another one."""
+    try:
+        yield
+    except OutputError as error:
+        error.hint = (
+            "it belongs to the program: let it be writable, or use a copy of the program that is yours"
+        )
+        raise
 
 
 def upstream_names() -> list[str]:

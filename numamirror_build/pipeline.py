@@ -132,13 +132,14 @@ class Pipeline:
 
     def update_lock(self) -> Path:
         """Make the pin's lock what a plan finds now; the lock's file."""
+        from numamirror_build import data
         from numamirror_build.patching.lock import write_lock
         from numamirror_build.patching.plan import make_plan
 
         scope = self.request.scope
-        return write_lock(
-            make_plan(self.store, self.checkout, scope=scope, locked=False, progress=self.progress)
-        )
+        plan = make_plan(self.store, self.checkout, scope=scope, locked=False, progress=self.progress)
+        with data.writing():
+            return write_lock(plan)
 
     @cached_property
     def pristine_tree(self) -> PristineTree:

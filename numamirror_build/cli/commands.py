@@ -16,6 +16,7 @@ from numamirror_build.cli import answers
 from numamirror_build.cli.answers import Answer
 from numamirror_build.cli.options import (
     Finite,
+    Version,
     given_settings,
     option,
     refuse_beside,
@@ -96,6 +97,7 @@ def pins(pipeline: Pipeline, settings: Settings) -> Answer:
 @option(
     "--release",
     "releases",
+    type=Version(),
     multiple=True,
     metavar="VERSION",
     help="A release of the binding to look at, of any age; may be repeated.  [default: all newer ones]",
@@ -121,8 +123,8 @@ def pins_update(
 
     if commits:
         refuse_beside("--commit", "write")
-    elif releases:
-        refuse_beside("--release", "git_url")
+    else:
+        refuse_beside("releases of the binding", "git_url")
     return update(pipeline, releases=releases, commits=commits, write=write)
 
 
@@ -178,6 +180,8 @@ def regress(
     pins = [name for name in (names or "").split(",") if name]
     if names and not pins:
         raise click.UsageError("--pins names none: give names or commits, with commas between them.")
+    if junit_file and page_file and junit_file.resolve() == page_file.resolve():
+        raise click.UsageError("--junit and --page name the same file: give each its own.")
     return answer(
         pipeline,
         settings,

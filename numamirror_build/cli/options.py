@@ -42,6 +42,20 @@ class Finite(click.FloatRange):
         return number
 
 
+class Version(click.ParamType[str]):
+    """A version as the package index writes it."""
+
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from packaging import version
+
+        try:
+            return str(version.Version(value))
+        except version.InvalidVersion:
+            self.fail(f"{value!r} is no version, such as 0.3.36.", param, ctx)
+
+
 MOST_TOKENS = 2**31 - 1  # upstreams count them in 32 bits
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from numamirror_build.cli.answers import Answer
-from numamirror_build.pinning.assess import Assessment, adopt, assess, assess_commit
+from numamirror_build.errors import NumaMirrorError
+from numamirror_build.pinning.assess import SCOPES, Assessment, adopt, assess, assess_commit
 from numamirror_build.pinning.watch import load_watches
 from numamirror_build.pipeline import Pipeline
 from numamirror_build.upstreams.releases import newer_releases
@@ -22,26 +23,39 @@ def update(
     if not releases and not commits:
         progress.step("Asking the package index for newer releases")
         releases = newer_releases(upstream)
-    assessments = [
-        assess_commit(pipeline.store, upstream, commit, git_url=request.git_url, progress=progress)
-        for commit in commits
-    ]
+    assessments: list[Assessment] = []
     written: list[str] = []
-    for version in releases:
-        assessments.append(made := assess(pipeline.store, upstream, version, progress=progress))
-        if write and made.fits:
-            written += map(str, adopt(made))
+    stopped: NumaMirrorError | None = None
+    try:
+        for commit in commits:
+            assessments.append(
+                assess_commit(pipeline.store, upstream, commit, git_url=request.git_url, progress=progress)
+            )
+        for version in releases:
+            assessments.append(made := assess(pipeline.store, upstream, version, progress=progress))
+            if write and made.fits:
+                written += map(str, adopt(pipeline.store, made))
+    except NumaMirrorError as error:
+        if not assessments:
+            raise
+        stopped = error
     written = list(dict.fromkeys(written))
     lines = [line for made in assessments for line in [*_lines(upstream, made), ""]]
     if not assessments:
         lines = ["The index offers no release that is newer than all pins."]
     elif written:
-        lines += ["written:", *(f"  {path}" for path in written)]
-    elif releases and any(made.fits for made in assessments):
-        lines += ["nothing was written; --write lists the releases that need no hand work"]
-    problems = [problem for made in assessments for problem in made.problems]
+        lines += ["written:", *(f"  {path}" for path in written), ""]
+    elif releases and not write and any(made.fits for made in assessments):
+        lines += ["nothing was written; --write lists the releases that need no hand work", ""]
+    if stopped:
+        lines += ["it ended here:", *(f"  {line}" for line in stopped.lines())]
+    problems = [*filter(None, [stopped]), *(problem for made in assessments for problem in made.problems)]
     return Answer(
-        {"releases": [made.as_json() for made in assessments], "written": written},
+        {
+            "releases": [made.as_json() for made in assessments],
+            "written": written,
+            "stopped": stopped.as_json() if stopped else None,
+        },
         "\n".join(lines).rstrip(),
         problems[0].exit_code if problems else 0,
     )
@@ -58,6 +72,8 @@ def _lines(upstream: str, made: Assessment) -> Iterator[str]:
     if made.before:
         same = ", whose commit is the same" if made.same_commit else ""
         yield f"  compared with {made.before}{same}"
+    if made.problems and made.plans:
+        yield f"  scope {SCOPES[0]} needs no hand work, only scope {SCOPES[-1]} does"
     for problem in made.problems:
         yield from (f"  {line}" for text in problem.lines() for line in text.splitlines())
     yield from _sites(made.sites)
@@ -73,7 +89,7 @@ def _sites(sites: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     if not sites:
         return
     total = sum(sum(counts.values()) for counts in sites.values())
-    yield f"  accesses: {total:+} in {len(sites)} files"
+    yield f"  accesses: {total:+} in {len(sites)} file{'s' if len(sites) > 1 else ''}"
     largest = sorted(sites, key=lambda path: -sum(map(abs, sites[path].values())))
     for path in largest[:_FILES_SHOWN]:
         yield f"    {path}: " + ", ".join(f"{kind} {number:+}" for kind, number in sites[path].items())

@@ -10,16 +10,24 @@ from typing import Any
 
 from packaging.version import Version
 
-from numamirror_build.errors import AccessError, AnchorError, EditConflictError, NumaMirrorError, SourceError
+from numamirror_build import data
+from numamirror_build.errors import (
+    AccessError,
+    AnchorError,
+    ContentMismatchError,
+    EditConflictError,
+    NumaMirrorError,
+    SourceError,
+)
 from numamirror_build.patching.lock import LockPart, compare_counts, lock_part, read_lock, write_lock
 from numamirror_build.patching.plan import Plan, find_problems, make_plan
 from numamirror_build.patching.scope import TreeFiles
 from numamirror_build.pinning.watch import new_names
 from numamirror_build.progress import Progress
-from numamirror_build.store import Store
+from numamirror_build.store import Store, locked
 from numamirror_build.upstreams.checkout import make_checkout
 from numamirror_build.upstreams.pins import Pin, load_pins
-from numamirror_build.upstreams.releases import Release, commit_as_pin, list_pin, release_as_pin
+from numamirror_build.upstreams.releases import Release, commit_as_pin, list_pin, release_as_pin, version_of
 
 SCOPES = ("cpu", "all")
 
@@ -33,11 +41,11 @@ class Assessment:
         release: the pin that it would be; None where not even its files could be had.
         before: name of the pin that it is compared with: the newest of the older ones.
         same_commit: whether that one has the same commit.
-        problems: what keeps it from being planned; none: it can be listed without hand work.
+        problems: what keeps it from being planned in scope ``all``; none: it can be listed without hand work.
         sites: by file and kind, how many accesses more (or, negative, fewer) there are in scope ``cpu``.
         hooks: by hook, where its edits are now and where they were, if that is another file, or none.
         names: by sort, names that are new in upstream's headers.
-        plans: by scope, if there are no problems.
+        plans: by scope, those that could be made.
     """
 
     version: str
@@ -99,7 +107,7 @@ def _assess(
     before = older.name if older else None
     try:
         release = get()
-    except SourceError as error:
+    except (SourceError, ContentMismatchError) as error:
         return Assessment(version, None, before, problems=(error,))
     files = TreeFiles(release.checkout.path)
     names: Mapping[str, tuple[str, ...]] = {}
@@ -107,35 +115,36 @@ def _assess(
         old = TreeFiles(make_checkout(store, older, progress=progress).path)
         names = new_names(older.upstream, old, files)
     same = older is not None and older.commit == release.pin.commit
+    plans: dict[str, Plan] = {}
     try:
-        plans = {
-            scope: make_plan(store, release.checkout, scope=scope, locked=False, progress=progress)
-            for scope in SCOPES
-        }
+        for scope in SCOPES:
+            plans[scope] = make_plan(store, release.checkout, scope=scope, locked=False, progress=progress)
     except (AnchorError, AccessError, EditConflictError) as error:
         problems = find_problems(files, release.pin, scope=SCOPES[-1]) or (error,)
-        return Assessment(version, release, before, same, problems, names=names)
-    locked = read_lock(older, SCOPES[0]) if older else None
+        return Assessment(version, release, before, same, problems, names=names, plans=plans)
+    lock = read_lock(older, SCOPES[0]) if older else None
     found = lock_part(plans[SCOPES[0]])
-    sites = compare_counts(locked.sites, found.sites) if locked else {}
-    hooks = _moved_hooks(locked, found) if locked else {}
+    sites = compare_counts(lock.sites, found.sites) if lock else {}
+    hooks = _moved_hooks(lock, found) if lock else {}
     return Assessment(version, release, before, same, (), sites, hooks, names, plans)
 
 
-def adopt(assessment: Assessment) -> list[Path]:
-    """List a release that needs no hand work, and lock its plans; the files written."""
+def adopt(store: Store, assessment: Assessment) -> list[Path]:
+    """Lock the plans of a release that needs no hand work, and list it; the files written.
+
+    It is listed last: a pin that is listed has its locks, wherever this is stopped.
+    """
     assert assessment.release is not None and assessment.fits
-    listed = list_pin(assessment.release)
-    locks = [write_lock(plan) for plan in assessment.plans.values()]
-    return [listed, *dict.fromkeys(locks)]
+    with locked(store.root / "locks" / "pins"), data.writing():
+        locks = [write_lock(plan) for plan in assessment.plans.values()]
+        return [*dict.fromkeys(locks), list_pin(assessment.release)]
 
 
 def _pin_before(upstream: str, version: str) -> Pin | None:
-    versions = {pin.name: Version(pin.binding.version) for pin in load_pins(upstream) if pin.binding}
     older = [
-        pin for pin in load_pins(upstream) if versions.get(pin.name, Version(version)) < Version(version)
+        (known, pin) for pin in load_pins(upstream) if (known := version_of(pin)) and known < Version(version)
     ]
-    return max(older, key=lambda pin: versions[pin.name], default=None)
+    return max(older, key=lambda one: one[0])[1] if older else None
 
 
 def _moved_hooks(before: LockPart, after: LockPart) -> dict[str, str]:

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from numamirror_build import data
-from numamirror_build.errors import SourceError
+from numamirror_build.errors import ConfigError, SourceError
 from numamirror_build.progress import Progress
 from numamirror_build.store import Store, write_atomic
 from numamirror_build.upstreams import folder as plain
@@ -32,6 +32,13 @@ from numamirror_build.upstreams.pins import (
     manifest,
 )
 from numamirror_build.upstreams.sdist import fetch_release, fetch_sdist, list_releases, unpack_sdist
+
+_PIN = r"[ \t]*\[\[[ \t]*pin[ \t]*\]\]"
+_REST = r"[^\r\n]*"
+_ENTRY = re.compile(
+    rf"(?m)^{_PIN}{_REST}(?:\r?\n(?:[ \t]*(?:#{_REST})?\r?\n)*(?!{_PIN})[ \t]*[^\s#]{_REST})*"
+)
+"""A pin in the list, up to its last line that is no comment: what follows may speak of the next one."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,21 @@ def newer_releases(upstream: str) -> list[str]:
     Raises:
         SourceError: pip could not ask the index, or no pin has a binding.
     """
-    listed = [Version(pin.binding.version) for pin in load_pins(upstream) if pin.binding]
+    listed = [version for pin in load_pins(upstream) if (version := version_of(pin))]
     offered = map(Version, list_releases(package_of(upstream)))
     return [str(version) for version in sorted(offered) if version > max(listed)]
+
+
+def version_of(pin: Pin) -> Version | None:
+    """The release that a pin belongs to, as something to compare; None without one.
+
+    Raises:
+        ConfigError: the list of pins says something else than a version.
+    """
+    try:
+        return Version(pin.binding.version) if pin.binding else None
+    except InvalidVersion as error:
+        raise ConfigError("A pin's release is no version", where=f"pin {pin.name}", why=str(error)) from error
 
 
 def package_of(upstream: str) -> str:
@@ -122,33 +141,50 @@ def commit_as_pin(
 
 def _named(url: str, name: str) -> str:
     """The commit that a remote calls so: as git looks for names, and the tag's commit instead of the tag."""
-    listed = run_git("ls-remote", "--exit-code", "--", url, name, f"{name}^{{}}").decode()
+    listed = run_git("ls-remote", "--", url, name, f"{name}^{{}}").decode()
     commits = {ref: commit for commit, ref in (line.split("\t") for line in listed.splitlines())}
     for ref in (name, f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}"):
         if ref in commits:
             return commits[ref]
     raise SourceError(
-        "There is no such commit", where=f"{url}: {name}", hint="name a branch, a tag or a full id"
+        "There is no such commit",
+        where=f"{url}: {name}",
+        hint="name a branch, a tag or a full id (40 digits)",
     )
 
 
-def list_pin(release: Release, path: Path | None = None) -> Path:
-    """Write a release into the list of pins, at the place of its version; the list's file."""
+def list_pin(release: Release) -> Path:
+    """Write a release into the list of pins; the list's file.
+
+    It takes the place of the pin of its name, or else stands before the first newer release.
+    All other text stays as it is.
+
+    Raises:
+        ConfigError: the list is not one that can be added to.
+        OutputError: it cannot be written.
+    """
     pin = release.pin
-    assert pin.binding is not None
-    path = path or data.patches(pin.upstream) / "pins.toml"
-    head, *entries = re.split(r"(?m)^(?=\[\[pin\]\]$)", path.read_text(encoding="utf-8"))
-    version = Version(pin.binding.version)
-    older = [entry for entry in entries if _version(entry) < version]
-    newer = [entry for entry in entries if _version(entry) > version]
-    texts = [*older, _entry(release), *newer]
-    write_atomic(path, head + "\n\n".join(text.strip() for text in texts) + "\n")
+    path = data.patches(pin.upstream) / "pins.toml"
+    text, pins, version = path.read_bytes().decode(), load_pins(pin.upstream), version_of(pin)
+    assert version is not None
+    entries = list(_ENTRY.finditer(text))
+    if len(entries) != len(pins):
+        raise ConfigError(
+            "Not every pin in the list begins with [[pin]]", where=str(path), hint="add this one by hand"
+        )
+    same = next((number for number, old in enumerate(pins) if old.name == pin.name), None)
+    newer = (number for number, old in enumerate(pins) if (version_of(old) or version) > version)
+    before = entries[: next(newer, len(pins))]
+    if same is not None:
+        (start, end), new = entries[same].span(), _entry(release)
+    elif before:
+        start = end = before[-1].end()
+        new = f"\n\n{_entry(release)}"
+    else:
+        start = end = entries[0].start()
+        new = f"{_entry(release)}\n\n"
+    write_atomic(path, text[:start] + new + text[end:])
     return path
-
-
-def _version(entry: str) -> Version:
-    found = re.search(r'(?m)^version = "(.+)"$', entry)
-    return Version(found.group(1)) if found else Version("0")
 
 
 def _entry(release: Release) -> str:
@@ -184,12 +220,17 @@ def _head(archive: Path, repository: str) -> str:
     """The commit that is checked out in the git repository that an sdist carries."""
     with tempfile.TemporaryDirectory() as scratch:
         name = f"{repository}/HEAD"
-        head = (unpack_sdist(archive, Path(scratch), only=name) / name).read_text(errors="replace").strip()
-    if not re.fullmatch(r"[0-9a-f]{40}", head):
+        place = unpack_sdist(archive, Path(scratch), only=name) / name
+        try:
+            with place.open("rb") as stream:
+                head = stream.read(80).decode(errors="replace").strip()
+        except OSError as error:
+            head = error.strerror or ""
+    if not FULL_COMMIT.fullmatch(head):
         raise SourceError(
             "A release does not say which commit it vendors",
             where=f"{archive}: {name}",
-            why=f"there is no commit id, but {head[:80]!r}",
+            why=f"there is no commit id, but {head!r}",
         )
     return head
 

@@ -94,6 +94,26 @@ def test_files_for_ci_and_docs(runner: Runner, tmp_path: Path) -> None:
     assert "./numamirror-build regress --pins 0.3.9 --level plan\n" in (tmp_path / "p.md").read_text()
 
 
+@pytest.mark.usefixtures("runner")
+def test_the_page_has_all_options_that_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever they were given; those that change no result are left out, and so are passwords."""
+    monkeypatch.setenv("NUMAMIRROR_SCOPE", "all")
+    arguments = ["--source", "/a b", "--git-url", "https://me:secret@host/x", "--cmake-arg", "-DA=1 2"]
+    more = ["--cmake-arg", "-DB=3", "--model", "smollm2", "--jobs", "7", "--upstream", "ik_llama.cpp"]
+    assert run(["regress", *arguments, *more, "--page", "p.md"]) == 0
+    assert (
+        "./numamirror-build regress --upstream ik_llama.cpp --source '/a b' --git-url 'https://***@host/x'"
+        " --scope all --cmake-arg '-DA=1 2' --cmake-arg -DB=3 --model smollm2 --level plan\n"
+    ) in (tmp_path / "p.md").read_text()
+
+
+def test_two_files_are_not_one(runner: Runner, tmp_path: Path) -> None:
+    """The second would be written over the first."""
+    (tmp_path / "link").symlink_to("same")
+    assert run(["regress", "--junit", "./same", "--page", "link"]) == USAGE
+    assert not hasattr(runner, "requests")
+
+
 @pytest.mark.parametrize("option", ["--junit", "--page"])
 @pytest.mark.parametrize("place", ["/proc/x", "file/x", "."])
 def test_a_file_that_cannot_be_written_is_told_before(
@@ -125,7 +145,7 @@ def index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     adopted: list[str] = []
     offered = {made.version: made for made in (FITS, NEEDS, MISSING)}
 
-    def adopt(made: Assessment) -> list[Path]:
+    def adopt(_store: Any, made: Assessment) -> list[Path]:
         adopted.append(made.version)
         return [Path("pins.toml")]
 
@@ -177,6 +197,59 @@ def test_update_says_what_changes_and_what_is_needed(
     assert "hand work, 1 problem\n" in (out := capsys.readouterr().out) and "nearest: b" in out
     assert run(["pins", "update", "--release", "0.5"]) == SourceError.exit_code
     assert "0.5: its files could not be had\n" in (out := capsys.readouterr().out) and "hand work" not in out
+
+
+def test_update_says_which_scope_needs_hand_work(
+    monkeypatch: pytest.MonkeyPatch, index: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the code of the CPU backend fits, a person may go without the rest."""
+    made = replace(NEEDS, plans={"cpu": SimpleNamespace(digest="d")})  # type: ignore[dict-item]
+    monkeypatch.setattr(update, "assess", lambda *_, **__: made)
+    assert run(["pins", "update", "--release", "0.4"]) == AnchorError.exit_code
+    assert "scope cpu needs no hand work, only scope all does" in capsys.readouterr().out
+
+
+def test_what_was_seen_and_written_is_told_whatever_follows(
+    monkeypatch: pytest.MonkeyPatch, index: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error that ends the command does not take along what was done before it."""
+
+    def adopt(_store: Any, made: Assessment) -> list[Path]:
+        if index:
+            raise OutputError("It cannot be written")
+        index.append(made.version)
+        return [Path("pins.toml")]
+
+    second = replace(FITS, version="0.3.37", sites={"a.c": {"read": 3}})
+    monkeypatch.setattr(update, "newer_releases", lambda upstream: ["0.3.36", "0.4", "0.3.37"])
+    offered = {"0.3.36": FITS, "0.4": NEEDS, "0.3.37": second}
+    monkeypatch.setattr(update, "assess", lambda store, upstream, version, progress: offered[version])
+    monkeypatch.setattr(update, "adopt", adopt)
+    assert run(["pins", "update", "--write"]) == OutputError.exit_code
+    out = capsys.readouterr().out
+    assert "accesses: +3 in 1 file\n" in out
+    assert out.endswith("written:\n  pins.toml\n\nit ended here:\n  It cannot be written\n")
+    index.clear()
+    assert run(["pins", "update", "--write", "--json"]) == OutputError.exit_code
+    document = json.loads(capsys.readouterr().out)
+    assert (document["written"], document["stopped"]["error"]) == (["pins.toml"], "output")
+    monkeypatch.setattr(update, "newer_releases", lambda upstream: ["0.3.36"])
+    assert index and run(["pins", "update", "--write"]) == OutputError.exit_code
+
+
+@pytest.mark.parametrize("version", ["latest", "x y", ">=0.3", "-h", "1.0\n--pre", "../1"])
+def test_a_release_must_be_a_version(
+    index: list[str], capsys: pytest.CaptureFixture[str], version: str
+) -> None:
+    """Nothing else reaches pip."""
+    assert run(["pins", "update", "--release", version]) == USAGE
+    assert "is no version" in capsys.readouterr().err
+
+
+def test_a_remote_is_for_commits(index: list[str]) -> None:
+    """Releases come from the package index: a remote would not be asked."""
+    assert run(["pins", "update", "--git-url", "somewhere"]) == USAGE
+    assert run(["pins", "update", "--release", "0.3.36", "--git-url", "somewhere"]) == USAGE
 
 
 def test_update_for_machines(index: list[str], capsys: pytest.CaptureFixture[str]) -> None:

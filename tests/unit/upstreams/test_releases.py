@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 
-from numamirror_build.errors import SourceError
+from numamirror_build.errors import ConfigError, SourceError
 from numamirror_build.progress import Quiet
 from numamirror_build.store import Store
 from numamirror_build.upstreams import releases
@@ -69,14 +72,15 @@ def test_a_name_that_others_end_with(tiny: Tiny, cache: Store) -> None:
         commit_as_pin(cache, NAME, "tags/marked", git_url=str(tiny.repository), progress=Quiet())
 
 
-@pytest.mark.parametrize("name", ["no-such-branch", "--upload-pack=touch here", "abcdef1"])
+@pytest.mark.parametrize("name", ["no-such-branch", "--upload-pack=touch-here", "abcdef1"])
 def test_a_commit_that_the_remote_does_not_have(
     tiny: Tiny, cache: Store, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is an error; what looks like an option is none."""
+    """It is an error that says what would do; what looks like an option is none."""
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SourceError):
+    with pytest.raises(SourceError, match="There is no such commit") as caught:
         commit_as_pin(cache, NAME, name, git_url=str(tiny.repository), progress=Quiet())
+    assert "a full id" in str(caught.value.hint)
     assert not (tmp_path / "here").exists()
 
 
@@ -94,6 +98,74 @@ def test_listing_it_again_changes_nothing(tiny: Tiny, cache: Store) -> None:
     release = release_as_pin(cache, NAME, "1.0", progress=Quiet())
     texts = [list_pin(release).read_text() for _ in range(2)]
     assert texts[0] == texts[1] and texts[0].count("[[pin]]") == 2
+
+
+MINE = f"""
+# What follows is mine.
+  [[ pin ]] # my fork
+name = "mine"
+commit = "{"a" * 40}"
+tree = "{"b" * 40}"
+date = 2026-03-01
+
+# Read this, too.
+"""
+BOUND = """
+[pin.binding]
+package = "tiny-python"
+version = "1.0"
+sdist = "mine.tar.gz"
+sha256 = "0"
+"""
+
+
+def with_mine(place: str, mine: str, known: str) -> str:
+    """A list with a pin that a person wrote, and a known one."""
+    return f"{mine}\n{known}\n" if place == "before" else f"{known}{mine}\n# The end.\n"
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("mine", [MINE, MINE + BOUND], ids=["no-binding", "same-release"])
+@pytest.mark.parametrize("known", ["0.9", "1.0", "2.0"])
+def test_a_pin_that_a_person_wrote_stays(
+    tiny: Tiny, cache: Store, known: str, mine: str, place: str, ends: str
+) -> None:
+    """All text but that of the pin of the same name is there afterwards, byte for byte, in its order."""
+    forget_pin(tiny, known)
+    entry = pins_file(tiny).read_text()
+    before = with_mine(place, mine, entry).replace("\n", ends)
+    pins_file(tiny).write_bytes(before.encode())
+    list_pin(release_as_pin(cache, NAME, "1.0", progress=Quiet()))
+    after = pins_file(tiny).read_bytes().decode()
+    assert tiny.pin in load_pins(NAME)
+    (new,) = re.findall(
+        rf'\[\[pin\]\]\nname = "1.0"\ncommit = "{tiny.pin.commit}".*?sha256 = "\w+"', after, re.S
+    )
+    if known == "1.0":
+        assert after.replace(new, entry.rstrip().replace("\n", ends)) == before
+    else:
+        assert before in (after.replace(f"\n\n{new}", ""), after.replace(f"{new}\n\n", ""))
+    names = [pin.name for pin in load_pins(NAME) if pin.name != "mine"]
+    assert names == sorted({known, "1.0"})
+
+
+def test_a_list_that_is_written_in_another_way_is_not_touched(tiny: Tiny, cache: Store) -> None:
+    """What cannot be told apart is left to a person."""
+    release = release_as_pin(cache, NAME, "1.0", progress=Quiet())
+    file = pins_file(tiny)
+    file.write_text(file.read_text().replace("[[pin]]", "[['pin']]"))
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match="by hand"):
+        list_pin(release)
+    assert file.read_bytes() == before
+
+
+def test_a_release_that_is_no_version_is_told(tiny: Tiny) -> None:
+    """A person may have written anything."""
+    pins_file(tiny).write_text(pins_file(tiny).read_text().replace('version = "1.0"', 'version = "mine"'))
+    with pytest.raises(ConfigError, match="no version"):
+        newer_releases(NAME)
 
 
 def test_what_the_file_says_at_its_head_stays(tiny: Tiny, cache: Store) -> None:
@@ -162,3 +234,27 @@ def test_a_branch_in_the_place_of_a_commit(tiny: Tiny, cache: Store, monkeypatch
     with pytest.raises(SourceError, match="does not say which commit") as caught:
         release_as_pin(cache, NAME, "1.0", progress=Quiet())
     assert "refs/heads/master" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["folder", "dangling link"])
+def test_a_head_that_is_no_file(tiny: Tiny, cache: Store, kind: str) -> None:
+    """What says which commit it is can be anything in an sdist: an error, no breakdown."""
+    forget_pin(tiny)
+    with tarfile.open(tiny.archive) as old:
+        members = [(member, old.extractfile(member)) for member in old]
+        texts = [(member, stream.read() if stream else b"") for member, stream in members]
+    with tarfile.open(tiny.archive, "w:gz") as new:
+        for member, text in texts:
+            if (
+                member.name.endswith("/HEAD")
+                and member.name.count("/HEAD") == 1
+                and "logs" not in member.name
+            ):
+                member.type, member.linkname = (
+                    (tarfile.DIRTYPE, "") if kind == "folder" else (tarfile.SYMTYPE, "missing")
+                )
+                text = b""
+                member.size = 0
+            new.addfile(member, io.BytesIO(text))
+    with pytest.raises(SourceError, match="does not say which commit"):
+        release_as_pin(cache, NAME, "1.0", progress=Quiet())
