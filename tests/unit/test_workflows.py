@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from numamirror_build import data
+from numamirror_build import data, workflows
 from numamirror_build.cli.main import run
 from numamirror_build.errors import ConfigError, OutputError
 from numamirror_build.upstreams.pins import load_pins, load_upstream
 from numamirror_build.workflows import own_requirement, workflow_text, write_workflow
 
+ROOT = Path(__file__).resolve().parents[2]
 TOOLS = Path(sys.executable).parent
 EVERY_UPSTREAM = pytest.mark.parametrize("upstream", data.upstream_names())
 OURS = "numamirror-build @ git+https://example.org/we/ours.git@0123456789012345678901234567890123456789"
@@ -217,6 +218,14 @@ def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run(["init-ci", *words]) == 0
     path = Path(json.loads(capsys.readouterr().out)["workflow"])
     assert path.read_text() == workflow_text(load_upstream("ik_llama.cpp"), "somewhere")
+
+
+def test_without_a_word_it_is_what_runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without `--install` the jobs install what the clone says."""
+    monkeypatch.setattr(workflows, "own_requirement", lambda clone: OURS if clone == ROOT else None)
+    assert run(["init-ci", "--into", str(tmp_path)]) == 0
+    (path,) = (tmp_path / ".github" / "workflows").iterdir()
+    assert path.read_text() == workflow_text(load_upstream("llama.cpp"), OURS)
 
 
 def test_what_somebody_changed_is_kept(tmp_path: Path) -> None:
