@@ -16,6 +16,7 @@ from numamirror_build.upstreams.git import run_git
 from numamirror_build.upstreams.pins import Upstream
 
 _ADDRESS = re.compile(r"https://[^\s@]+")
+_SSH = re.compile(r"(?:git@([\w.-]+):|ssh://git@([\w.-]+)/)([^\s@]+)")
 
 
 def own_requirement(clone: Path | None) -> str:
@@ -41,8 +42,10 @@ def own_requirement(clone: Path | None) -> str:
                 ("for-each-ref", "--contains", "HEAD", "refs/remotes/origin"),
             )
         )
+        if ssh := _SSH.fullmatch(origin):  # where forges have the same repository by https as well
+            origin = f"https://{ssh[1] or ssh[2]}/{ssh[3]}"
         if not _ADDRESS.fullmatch(origin):  # a password in it must not get into a file that others read
-            why = "its clone has no origin of the form https://HOST/REPOSITORY"
+            why = "its clone has no origin of the form https://HOST/REPOSITORY or git@HOST:REPOSITORY"
         elif not branches:
             why = f"its commit {commit} is in no branch of origin that the clone knows of"
         else:

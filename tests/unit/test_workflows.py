@@ -172,13 +172,15 @@ def test_the_program_comes_from_where_the_clone_does(tmp_path: Path) -> None:
         return str(caught.value.why)
 
     assert "no origin" in refused()
-    for address in ("https://me:secret@example.org/ours", "git@example.org:ours", "/somewhere"):
+    for address in ("https://me:secret@example.org/ours", "ssh://git@example.org:22/ours", "/somewhere"):
         git("config", "remote.origin.url", address)
         assert "no origin" in refused()
     git("config", "remote.origin.url", "https://example.org/ours")
     assert commit in refused()
     git("update-ref", "refs/remotes/origin/main", commit)
-    assert own_requirement(clone) == f"numamirror-build @ git+https://example.org/ours@{commit}"
+    for address in ("https://example.org/ours", "git@example.org:ours", "ssh://git@example.org/ours"):
+        git("config", "remote.origin.url", address)
+        assert own_requirement(clone) == f"numamirror-build @ git+https://example.org/ours@{commit}"
     git("commit", "--quiet", "--allow-empty", "--message", "not pushed")
     assert git("rev-parse", "HEAD") in refused()
 
