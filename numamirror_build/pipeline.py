@@ -127,8 +127,9 @@ class Pipeline:
         """Make the change in somebody's own tree, as that tree is."""
         from numamirror_build.patching.into import change_tree
 
+        of_pin = self.plan
         self.progress.step(f"Planning the change of {tree}")
-        return change_tree(tree, self.pin, scope=self.request.scope)
+        return change_tree(tree, of_pin)
 
     def update_lock(self) -> Path:
         """Make the pin's lock what a plan finds now; the lock's file."""

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any
 
 from filelock import FileLock
@@ -46,7 +47,7 @@ def file_sha256(path: Path) -> str:
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write a file so that it has either its old or its new content at every moment.
+    """Write a file so that it has either its old or its new content at every moment; it keeps its mode.
 
     Raises:
         OutputError: it cannot be written.
@@ -75,7 +76,7 @@ def _written_beside(path: Path, content: bytes | str, stack: ExitStack) -> Path:
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(name).chmod(0o644)
+        Path(name).chmod(S_IMODE(path.stat().st_mode) if path.exists() else 0o644)
     return Path(name)
 
 

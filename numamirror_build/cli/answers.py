@@ -194,17 +194,19 @@ def workflow(path: Path) -> Answer:
 
 def changed(pipeline: Pipeline, made: Changed) -> Answer:
     """What was changed in somebody's own tree, and what it has that the pin has not."""
-    beside = made.beside(pipeline.plan)
     lines = [
         f"{made.path}: {len(made.plan.sites)} accesses and {len(made.plan.hooks())} hooks"
-        f" in {len(made.edited)} files, {len(made.added)} files added; nothing is staged or committed",
-        *(["accesses beside those of the pin:"] if beside else []),
+        f" in {len(made.edited)} files; nothing is staged or committed",
+        "files added:",
+        *(f"  {path}" for path in made.added),
+        *(["accesses beside those of the pin:"] if made.beside else []),
         *(
-            f"  {path}: " + ", ".join(f"{kind} {number:+}" for kind, number in beside[path].items())
-            for path in beside
+            f"  {path}: " + ", ".join(f"{kind} {number:+}" for kind, number in kinds.items())
+            for path, kinds in made.beside.items()
         ),
     ]
-    return Answer({**_pin(pipeline), "changed": made.as_json(), "beside_the_pin": beside}, "\n".join(lines))
+    document = {"changed": made.as_json(), "beside_the_pin": made.beside}
+    return Answer({**_pin(pipeline), **document}, "\n".join(lines))
 
 
 def settings(effective: Settings) -> Answer:

@@ -283,7 +283,7 @@ def verify(pipeline: Pipeline, settings: Settings, matrix: Level, instructions: 
 @cli.command()
 @option(
     "--into",
-    type=click.Path(path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
     help="Make the change in a clone or fork of your own instead, for its files as they are.",
 )
@@ -295,6 +295,7 @@ def export(pipeline: Pipeline, settings: Settings, into: Path | None) -> Answer:
     nothing is written.
     """
     if into is not None:
+        refuse_beside("--into", "out")
         return answers.changed(pipeline, pipeline.export_into(into))
     return answers.series(pipeline, pipeline.export(settings.out))
 

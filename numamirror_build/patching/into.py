@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numamirror_build.errors import ApplyError
+from numamirror_build.errors import ApplyError, NumaMirrorError
 from numamirror_build.patching.apply import patch_files
 from numamirror_build.patching.lock import compare_counts
 from numamirror_build.patching.plan import Plan, plan_files
 from numamirror_build.patching.scope import TreeFiles
-from numamirror_build.store import write_atomic
+from numamirror_build.store import write_atomic, write_together
 from numamirror_build.upstreams.git import run_git
-from numamirror_build.upstreams.pins import Pin
 
 
 @dataclass(frozen=True)
@@ -32,16 +31,14 @@ class Changed:
         plan: what was done to it.
         edited: files that were there before.
         added: files of ours.
+        beside: by file and kind, how many accesses more (or, negative, fewer) it has than the pin.
     """
 
     path: Path
     plan: Plan
     edited: tuple[str, ...]
     added: tuple[str, ...]
-
-    def beside(self, plan: Plan) -> dict[str, dict[str, int]]:
-        """By file and kind, how many accesses more (or, negative, fewer) it has than another plan."""
-        return compare_counts(plan.counts(), self.plan.counts())
+    beside: Mapping[str, Mapping[str, int]]
 
     def as_json(self) -> dict[str, Any]:
         """What was done, for machines."""
@@ -54,27 +51,28 @@ class Changed:
         }
 
 
-def change_tree(root: Path, pin: Pin, *, scope: str) -> Changed:
+def change_tree(root: Path, of_pin: Plan) -> Changed:
     """Plan for a tree as it is, and change it.
 
     Files that the tree's git ignores are left alone. Nothing is staged or committed.
 
     Args:
         root: the tree's top folder.
-        pin: names the upstream.
-        scope: ``cpu`` or ``all``.
+        of_pin: the plan of the pin to compare the tree with; upstream and scope are those of both.
 
     Raises:
-        ApplyError: the folder is not there or cannot be written, or has one of our files already.
+        ApplyError: the folder has no such tree, an unresolved conflict, or one of our files already;
+            or a file lies where it cannot be changed.
         AnchorError: a hook does not fit the tree.
         AccessError: an access has no known type, or a form without a rule.
         EditConflictError: two edits change the same text.
         SourceError: git does not tell which files belong to the tree.
+        OutputError: a file cannot be written.
+        DiskFullError: no space left.
     """
-    if not root.is_dir():
-        raise ApplyError("There is no such folder to apply the change to", where=str(root))
     files = _OwnFiles(root)
-    plan = plan_files(files, pin, tree=None, scope=scope)
+    _check_tree(root, files, of_pin)
+    plan = plan_files(files, of_pin.pin, tree=None, scope=of_pin.scope)
     contents = patch_files(TreeFiles(root), plan)
     added = tuple(new.path for new in plan.new_files)
     edited = tuple(path for path in contents if path not in added)
@@ -82,7 +80,7 @@ def change_tree(root: Path, pin: Pin, *, scope: str) -> Changed:
         _check_place(root, path)
     # ours first: a run that is killed half-way is then recognised by the next one
     _write(root, {path: contents[path] for path in (*added, *edited)}, {path: files[path] for path in edited})
-    return Changed(root, plan, edited, added)
+    return Changed(root, plan, edited, added, compare_counts(of_pin.counts(), plan.counts()))
 
 
 class _OwnFiles(Mapping[str, bytes]):
@@ -112,34 +110,59 @@ class _OwnFiles(Mapping[str, bytes]):
         return len(self._names)
 
 
+def _check_tree(root: Path, files: Mapping[str, bytes], of_pin: Plan) -> None:
+    """See that it is a tree of the upstream, as its owner wants it, and without the change."""
+    upstream = of_pin.upstream
+    edited = {edit.path for edit in of_pin.edits}
+    lacking = sorted(edited - set(files))
+    # The oldest pin has two thirds of what the newest one changes, the other upstream less than a half.
+    if len(lacking) > len(edited) / 2:
+        raise ApplyError(
+            f"This is no tree of {upstream}",
+            where=str(root),
+            why=f"it lacks {len(lacking)} of the {len(edited)} files to change, {lacking[0]} among them",
+            hint=f"name the top folder of a checkout of {upstream}, or another upstream with --upstream",
+        )
+    if (root / ".git").exists():
+        unmerged = run_git("diff", "--name-only", "-z", "--diff-filter=U", cwd=root)
+        if unmerged:
+            raise ApplyError(
+                "The tree has conflicts that are not resolved",
+                where=", ".join(os.fsdecode(name) for name in unmerged.split(b"\0") if name),
+                hint="resolve them, then run the same command again",
+            )
+    ours = [new.path for new in of_pin.new_files]
+    there = [path for path in ours if os.path.lexists(root / path)]
+    if there:
+        raise ApplyError(
+            "The tree has the change already, or a part of it",
+            where=str(root),
+            why=f"of the {len(ours)} files that the change adds it has {len(there)}: {', '.join(there)}",
+            hint="to make it anew, take back what is there first: see docs/export.md",
+        )
+
+
 def _check_place(root: Path, path: str) -> None:
     place = root / path
     folder = next(parent for parent in place.parents if parent.exists())
     if not folder.resolve().is_relative_to(root.resolve()):
         raise ApplyError("A file lies outside of the tree", where=path, why=f"{folder} is a link out of it")
-    if place.is_symlink() or not os.access(folder, os.W_OK):
-        why = "it is a link" if place.is_symlink() else f"{folder} is not writable"
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        why = f"{folder} is not writable" if folder.is_dir() else f"{folder} is no folder"
         raise ApplyError("A file cannot be changed", where=path, why=why)
 
 
 def _write(root: Path, contents: Mapping[str, bytes], before: Mapping[str, bytes]) -> None:
     """Write all of the files, or leave all as they were."""
-    written: list[str] = []
     try:
-        for path, content in contents.items():
-            written.append(path)
-            _write_one(root / path, content)
-    except BaseException:
-        for path in written:
+        write_together({root / path: content for path, content in contents.items()})
+    except BaseException as error:
+        now = TreeFiles(root)
+        for path in (path for path, content in contents.items() if now.get(path) == content):
             if path in before:
-                _write_one(root / path, before[path])
+                write_atomic(root / path, before[path])
             else:
-                (root / path).unlink(missing_ok=True)
+                (root / path).unlink()
+        if isinstance(error, NumaMirrorError):
+            error.hint = "the tree is as it was; see that there is room and it can be written, and try again"
         raise
-
-
-def _write_one(place: Path, content: bytes) -> None:
-    mode = place.stat().st_mode if place.exists() else None
-    write_atomic(place, content)
-    if mode is not None:
-        place.chmod(mode & 0o7777)

@@ -158,6 +158,14 @@ def test_files_are_written_together_or_not_at_all(tmp_path: Path, bad_place: Pat
     assert (tmp_path / "old").read_text() == "old"
 
 
+def test_a_written_file_keeps_its_mode(tmp_path: Path) -> None:
+    """What could be run still can; what is new can be read by all."""
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "old").chmod(0o750)
+    write_together({tmp_path / "old": "new", tmp_path / "other": "new"})
+    assert [(tmp_path / name).stat().st_mode & 0o7777 for name in ("old", "other")] == [0o750, 0o644]
+
+
 def test_a_place_is_looked_at_before(tmp_path: Path, bad_place: Path) -> None:
     """A file that could not be written is an error; of one that could be nothing is made or changed."""
     (tmp_path / "old").write_text("old")

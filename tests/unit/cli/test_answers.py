@@ -11,9 +11,11 @@ import pytest
 
 from numamirror_build.cli import answers
 from numamirror_build.delivery import Product
+from numamirror_build.patching.into import Changed
 from numamirror_build.patching.lock import LockReport
 from numamirror_build.pipeline import Pipeline
 from numamirror_build.upstreams.pins import Binding, Pin
+from tests.unit.patching import made_up
 
 PIN = Pin(
     "llama.cpp", "0.3.36", "c" * 40, "t" * 40, "2026-10-01T00:00:00Z", Binding("pkg", "1.0", "f", "s"), True
@@ -103,3 +105,20 @@ def test_pins_mark_the_default() -> None:
     """Name, commit, date and binding in one line each."""
     text = answers.pins([PIN], "0.3.36").text
     assert text.splitlines()[1].split() == ["0.3.36", "(default)", "c" * 40, "2026-10-01", "pkg", "1.0"]
+
+
+def test_a_changed_tree() -> None:
+    """The files of ours are named, and what it has beside the pin; the pipeline need make nothing for it."""
+    plan = made_up.make()
+    beside = {"src/fork.c": {"read": 2, "write": -1}}
+    made = Changed(Path("/fork"), plan, ("src/a.c", "src/b.c"), ("src/mirror.h",), beside)
+    answer = answers.changed(pipeline(plan=None), made)
+    assert answer.text.splitlines() == [
+        "/fork: 1 accesses and 2 hooks in 2 files; nothing is staged or committed",
+        "files added:",
+        "  src/mirror.h",
+        "accesses beside those of the pin:",
+        "  src/fork.c: read +2, write -1",
+    ]
+    assert answer.document["changed"]["added"] == ["src/mirror.h"]
+    assert answer.document["beside_the_pin"] == beside

@@ -133,7 +133,7 @@ def request(**changes: Any) -> Request:
             request(model="smollm2"),
             [("verify", "full", True), ("verification",)],
         ),
-        ("export --into fork", DEFAULTS, [("export_into", Path("fork")), ("changed",)]),
+        ("export --into .", DEFAULTS, [("export_into", Path()), ("changed",)]),
         ("verify --lab", DEFAULTS, [("verify_in_lab",), ("verification",)]),
         ("export --out series", DEFAULTS, [("export", "@series"), ("series",)]),
         ("--pin 0.3.9 plan", request(pin="0.3.9"), [("plan",)]),
@@ -169,6 +169,20 @@ def test_a_model_in_the_environment_does_not_stop_the_lab(monkeypatch: pytest.Mo
     """Settings that are there for other commands are no mistake."""
     monkeypatch.setenv("NUMAMIRROR_MODEL", "smollm2")
     assert run(["verify", "--lab"]) == 0
+
+
+def test_a_tree_to_change_must_be_there_and_stands_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--into names a folder that is there, and --out beside it says something else."""
+    (tmp_path / "file").write_text("")
+    for name in ("missing", "file"):
+        assert run(["export", "--into", name]) == USAGE
+        said = capsys.readouterr().err
+        assert name in said and "next:" in said
+    assert run(["export", "--into", ".", "--out", "series"]) == USAGE
+    assert "--out has no meaning with --into" in capsys.readouterr().err
+    assert Recorder.last.calls == []
 
 
 def test_cache_dir_goes_to_the_store(tmp_path: Path) -> None:

@@ -177,7 +177,6 @@ def test_a_cache_folder_that_cannot_be_made_is_a_config_error(
     "words",
     [
         "init-ci --install x --into",
-        "export --into",
         "plan --source",
         "pins --cache-dir",
         "advise --model",
