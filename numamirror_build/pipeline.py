@@ -121,7 +121,7 @@ class Pipeline:
         """Write the plan as a series of patches; their paths."""
         from numamirror_build.patching.export import export_series
 
-        return export_series(self.store, self.checkout, self.plan, out)
+        return export_series(self.checkout, self.plan, out)
 
     def export_into(self, tree: Path) -> Changed:
         """Make the change in somebody's own tree, as that tree is."""

@@ -27,7 +27,7 @@ from numamirror_build.patching.apply import (
     supplied_files,
     unpatch_files,
 )
-from numamirror_build.patching.export import export_series
+from numamirror_build.patching.export import DOCUMENT, export_series
 from numamirror_build.patching.lock import check_lock
 from numamirror_build.patching.plan import Plan, make_plan, plan_files
 from numamirror_build.patching.scope import TreeFiles
@@ -199,16 +199,16 @@ def content_of(tree: Path) -> dict[str, tuple[bool, bytes]]:
 
 @EVERY_PIN
 def test_series_applies_with_git_am(planned: Planned, pin: Pin, tmp_path: Path) -> None:
-    """On a fresh checkout of the commit, `git am` of the series gives the patched tree, byte for byte."""
+    """On a fresh checkout of the commit, `git am` gives the patched tree, byte for byte, and the document."""
     checkout, plan = planned.checkout(pin), planned.plan(pin, "cpu")
-    patches = export_series(planned.store, checkout, plan, tmp_path / "series")
+    patches = export_series(checkout, plan, tmp_path / "series")
     clone = am(checkout, patches, tmp_path / "clone")
+    run_git("rm", "--quiet", DOCUMENT, cwd=clone)
     lacking = supplied_files(pin.upstream, checkout.path)
     expected = content_of(planned.tree(pin, "cpu").path)
     assert content_of(clone) == {path: kept for path, kept in expected.items() if path not in lacking}
-    assert (
-        run_git("log", "--format=%s", "FETCH_HEAD..HEAD", cwd=clone).decode().count("\n") == len(patches) == 3
-    )
+    subjects = run_git("log", "--format=%s", "FETCH_HEAD..HEAD", cwd=clone).decode()
+    assert subjects.count("\n") == len(patches) == 6
 
 
 @pytest.mark.build
@@ -221,7 +221,7 @@ def test_series_builds_to_the_objects_of_apply(
 ) -> None:
     """What `git am` leaves is built to the same objects as what `apply` made; also when each is compiled."""
     pipeline = Pipeline(planned.store, Request(upstream, jobs=os.cpu_count() or 1), Quiet())
-    patches = export_series(planned.store, pipeline.checkout, pipeline.plan, tmp_path / "series")
+    patches = export_series(pipeline.checkout, pipeline.plan, tmp_path / "series")
     applied = pipeline.patched_tree
     mailed = replace(applied, path=am(pipeline.checkout, patches, tmp_path / "clone"))
     if not ccache:
@@ -264,30 +264,40 @@ def test_a_forks_own_accesses_are_rewritten(planned: Planned, fork: Path) -> Non
     assert {path: (fork / path).read_bytes() for path in expected} == expected
 
 
-def test_a_collision_leaves_the_fork_alone(fork: Path) -> None:
-    """A fork without what a hook is anchored at is refused, with the hook's name; nothing is written."""
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [([], "arg-value"), (["--upstream", IK], f"no tree of {IK}"), (["--source", "/nowhere"], "/nowhere")],
+    ids=["collision", "other-upstream", "no-pin"],
+)
+def test_what_fails_leaves_the_fork_alone(fork: Path, words: list[str], says: str) -> None:
+    """A fork without what a hook is anchored at, one of something else, a pin that cannot be had."""
     arg = fork / "common/arg.cpp"
     arg.write_text(arg.read_text().replace('(value == "numactl")', '(value == "gone")'))
     before = {path: (fork / path).stat().st_mtime_ns for path in TreeFiles(fork)}
-    answer = CliRunner().invoke(cli, ["export", "--into", str(fork), "--json", "--quiet"])
-    assert isinstance(answer.exception, AnchorError) and "arg-value" in str(answer.exception)
+    answer = CliRunner().invoke(cli, ["export", "--into", str(fork), "--json", "--quiet", *words])
+    assert isinstance(answer.exception, NumaMirrorError) and says in str(answer.exception)
     assert {path: (fork / path).stat().st_mtime_ns for path in TreeFiles(fork)} == before
 
 
 @pytest.mark.build
-def test_series_compiles_before_the_hooks(planned: Planned, pristine_build: Build, tmp_path: Path) -> None:
-    """With all patches but the last, every changed source compiles with the flags of the pristine build."""
+def test_each_patch_of_the_series_compiles(planned: Planned, pristine_build: Build, tmp_path: Path) -> None:
+    """After each patch, every source that it changed compiles with the flags of the pristine build."""
     pin = find_pin(UPSTREAM, None)
-    plan = planned.plan(pin, "cpu")
-    *first, hooks = export_series(planned.store, planned.checkout(pin), plan, tmp_path / "series")
-    assert first and "call-the-NUMA-mirror" in hooks.name
+    patches = export_series(planned.checkout(pin), planned.plan(pin, "cpu"), tmp_path / "series")
     units = mirror_build(pristine_build, tmp_path / "build")
     tree = tmp_path / "build/source" / load_recipe(UPSTREAM).vendored
-    run_git("apply", *first, cwd=tree)
-    changed = [unit for unit in units if unit.file in {tree / site.path for site in plan.sites}]
-    assert len(changed) > 10
-    for unit, result in in_parallel(lambda unit: unit.check_syntax([], tmp_path / "dependencies"), changed):
-        assert (unit.file.name, result.returncode, result.output) == (unit.file.name, 0, "")
+    compiled = []
+    for patch in patches:
+        run_git("apply", patch, cwd=tree)
+        paths = run_git("apply", "--numstat", patch, cwd=tree).decode().split()[2::3]
+        files = {tree / path for path in paths}
+        changed = [unit for unit in units if unit.file in files]
+        for unit, result in in_parallel(
+            lambda unit: unit.check_syntax([], tmp_path / "dependencies"), changed
+        ):
+            assert (unit.file.name, result.returncode, result.output) == (unit.file.name, 0, "")
+        compiled.append(len(changed))
+    assert compiled[0] == compiled[-1] == 0 and min(compiled[1:-1]) >= 2
 
 
 @pytest.mark.parametrize("upstream", data.upstream_names())

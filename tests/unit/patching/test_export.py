@@ -6,15 +6,27 @@ from pathlib import Path
 
 import pytest
 
+from numamirror_build import data
+from numamirror_build.errors import ApplyError, ConfigError, OutputError
 from numamirror_build.patching.apply import patch_files
-from numamirror_build.patching.export import export_series
+from numamirror_build.patching.export import _SERIES, DOCUMENT, export_series
 from numamirror_build.patching.scope import TreeFiles
-from numamirror_build.store import Store
 from numamirror_build.upstreams.checkout import Checkout
 from numamirror_build.upstreams.git import run_git
 from tests.unit.patching import made_up
 
 COMMITTER = {"GIT_COMMITTER_NAME": "Somebody", "GIT_COMMITTER_EMAIL": "some@body"}
+
+
+@pytest.fixture(autouse=True)
+def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files that the made-up plan's hooks would be from."""
+    folder = tmp_path / "patches/tiny/hooks"
+    folder.mkdir(parents=True)
+    (folder / "20-options.toml").write_text('[[hook]]\nid = "one"\n')
+    (folder / "40-loader.toml").write_text('[[hook]]\nid = "two"\n')
+    monkeypatch.setattr(data, "patches", lambda upstream: tmp_path / "patches" / upstream)
+    return folder
 
 
 @pytest.fixture
@@ -24,8 +36,8 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 def export(tmp_path: Path, checkout: Checkout, name: str) -> list[Path]:
-    """Export with a cache and into a folder of that name."""
-    return export_series(Store(tmp_path / f"cache-{name}"), checkout, made_up.make(), tmp_path / name)
+    """Export into a folder of that name."""
+    return export_series(checkout, made_up.make(), tmp_path / name)
 
 
 def apply_mails(patches: list[Path], tree: Path) -> list[str]:
@@ -48,22 +60,54 @@ def test_series_applies_and_gives_the_patched_tree(tmp_path: Path, checkout: Che
         "pristine",
         "ggml : add the sources of the NUMA mirror",
         "ggml : reach the data of tensors through accessors",
-        "ggml : call the NUMA mirror",
+        "llama : load models and make caches with the NUMA mirror",
+        "common : add --numa mirror and its companions",
+        "docs : describe the NUMA mirror",
     ]
     after = TreeFiles(checkout.path)
-    assert {path: after[path] for path in patch_files(made_up.FILES, made_up.make())} == patch_files(
-        made_up.FILES, made_up.make()
-    )
+    expected = patch_files(made_up.FILES, made_up.make())
+    assert {path: after[path] for path in expected} == expected
+    assert after[DOCUMENT] == (data.templates() / "export/numa-mirror.md").read_bytes()
     assert after["README"] == made_up.FILES["README"]
     assert os.access(checkout.path / "src/b.c", os.X_OK) and not os.access(checkout.path / "src/a.c", os.X_OK)
 
 
-def test_steps_are_our_files_then_rewrite_then_hooks(tmp_path: Path, checkout: Checkout) -> None:
-    """The first patch has new files only, the second what the rewrite edits, the third what hooks edit."""
+def test_each_patch_has_its_part(tmp_path: Path, checkout: Checkout) -> None:
+    """New files, the rewrite, the hooks by the files that they are from, the document; in that order."""
     patches = export(tmp_path, checkout, "out")
-    touched = [re.findall(r"^\+\+\+ b/(.*)$", patch.read_text("latin-1"), re.MULTILINE) for patch in patches]
-    assert touched == [["src/mirror.h"], ["src/a.c"], ["src/b.c"]]
-    assert [patch.name[:5] for patch in patches] == ["0001-", "0002-", "0003-"]
+    texts = [patch.read_text("latin-1") for patch in patches]
+    touched = [re.findall(r"^\+\+\+ b/(.*)$", text, re.MULTILINE) for text in texts]
+    assert touched == [["src/mirror.h"], ["src/a.c"], ["src/b.c"], ["src/b.c"], [DOCUMENT]]
+    assert [patch.name[:5] for patch in patches] == [f"000{number}-" for number in range(1, 6)]
+    assert ["+    two();" in text for text in texts] == [False, False, True, False, False]
+    assert ["+    one();" in text for text in texts] == [False, False, False, True, False]
+
+
+def test_no_hook_is_lost(tmp_path: Path, checkout: Checkout, hooks: Path) -> None:
+    """A file of hooks that the series has no patch for is an error, and nothing is written."""
+    (hooks / "40-loader.toml").rename(hooks / "70-audio.toml")
+    with pytest.raises(ConfigError, match="takes these hooks") as caught:
+        export(tmp_path, checkout, "out")
+    assert "audio" in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("upstream", data.upstream_names())
+def test_the_series_knows_all_files_of_hooks(upstream: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every upstream, and names none that no upstream has."""
+    monkeypatch.undo()
+    files = {path.stem.partition("-")[2] for path in (data.patches(upstream) / "hooks").glob("*.toml")}
+    assert files == {part for patch in _SERIES for part in patch.parts if " " not in part}
+
+
+def test_upstreams_own_document_is_kept(tmp_path: Path, checkout: Checkout) -> None:
+    """A tree that has a file of that name is an error, and nothing is written."""
+    (checkout.path / "docs").mkdir()
+    (checkout.path / DOCUMENT).write_text("theirs")
+    with pytest.raises(ApplyError) as caught:
+        export(tmp_path, checkout, "out")
+    assert caught.value.where == DOCUMENT
+    assert not (tmp_path / "out").exists()
 
 
 def test_same_bytes_whoever_exports(
@@ -100,3 +144,29 @@ def test_an_earlier_series_is_replaced(tmp_path: Path, checkout: Checkout) -> No
     (tmp_path / "out/0001-theirs.patch").write_text("From: somebody\n")
     series = export(tmp_path, checkout, "out")
     assert sorted((tmp_path / "out").iterdir()) == sorted([*series, tmp_path / "out/0001-theirs.patch"])
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [("0001-", False), ("0005-", False), ("0009-other.patch", False), ("0009-other.patch", True)],
+)
+def test_what_is_in_the_way_leaves_the_folder_alone(
+    tmp_path: Path, checkout: Checkout, name: str, link: bool
+) -> None:
+    """Where something else has a patch's place, or would be taken for one: one error, no patch is written."""
+    out = tmp_path / "out"
+    place = next((path for path in export(tmp_path, checkout, "out") if name in path.name), out / name)
+    place.unlink(missing_ok=True)
+    if link:
+        place.symlink_to("nowhere")
+    else:
+        place.mkdir()
+
+    def content() -> dict[str, bytes]:
+        return {path.name: path.read_bytes() if path.is_file() else b"" for path in out.iterdir()}
+
+    before = content()
+    with pytest.raises(OutputError) as caught:
+        export_series(checkout, made_up.make(pin=made_up.other_pin("2.0", "d")), out)
+    assert place.name in str(caught.value) and caught.value.hint
+    assert content() == before
