@@ -40,6 +40,8 @@ PLAN = (*SOURCE, "scope")
 BUILD = (*PLAN, "jobs", "cmake_arg", "portable")
 JOB = (*BUILD, "model", "out")
 
+_LEVELS = click.Choice(("plan", "audit", "build", "verify"))
+
 
 def answering(*names: str) -> Callable[[Body], Callable[..., int]]:
     """A decorator: the command takes these settings, and prints what its body answers.
@@ -131,12 +133,13 @@ def pins_update(
 @cli.command()
 @option(
     "--level",
-    type=click.Choice(("plan", "audit", "build", "verify")),
+    type=_LEVELS,
     default="plan",
     show_default=True,
     help="How far to go at each pin: plan also checks the lock and makes the tree; audit also compiles"
     " with the field hidden; build also makes programs and wheel; verify also compares answers.",
 )
+@option("--defaults", type=_LEVELS, help="How far to go at the default pins.  [default: as far]")
 @option(
     "--pins",
     "names",
@@ -165,6 +168,7 @@ def regress(
     pipeline: Pipeline,
     settings: Settings,
     level: RegressLevel,
+    defaults: RegressLevel | None,
     names: str | None,
     parallel: int | None,
     junit_file: Path | None,
@@ -186,6 +190,7 @@ def regress(
         pipeline,
         settings,
         level=level,
+        defaults=defaults,
         pins=pins,
         parallel=parallel,
         junit_file=junit_file,

@@ -27,6 +27,7 @@ def regress(
     settings: Settings,
     *,
     level: Level,
+    defaults: Level | None,
     pins: Sequence[str],
     parallel: int | None,
     junit_file: Path | None,
@@ -40,13 +41,14 @@ def regress(
         pipeline.store,
         _requests(pipeline.request, upstreams, pins, level),
         level,
+        defaults=defaults,
         parallel=parallel or (1 if level == "plan" else parallel_by_default(usable_cpus())),
         progress=pipeline.progress,
     )
     if junit_file:
         write_atomic(junit_file, junit(made))
     if page_file:
-        write_atomic(page_file, page(made, _command(level, settings, pins)))
+        write_atomic(page_file, page(made, _command(level, defaults, settings, pins)))
     return Answer(made.as_json(), _text(made), made.exit_code)
 
 
@@ -68,7 +70,7 @@ def _names(upstream: str, wanted: Sequence[str], level: Level) -> list[str]:
     return [pin.name for pin in listed]
 
 
-def _command(level: Level, settings: Settings, pins: Sequence[str]) -> str:
+def _command(level: Level, defaults: Level | None, settings: Settings, pins: Sequence[str]) -> str:
     """What makes the table again, with the settings that count wherever they stood, but no password."""
     words = [f"./{APP}", "regress"]
     for name in _DECISIVE:
@@ -77,7 +79,8 @@ def _command(level: Level, settings: Settings, pins: Sequence[str]) -> str:
             for text in value if OPTIONS[name].kind == "texts" else [value]:
                 words += [f"--{key_of(name)}", re.sub(r"://[^/@\s]+@", "://***@", text)]
     words += ["--pins", ",".join(pins)] if pins else []
-    return shlex.join([*words, "--level", level])
+    words += ["--level", level, *(["--defaults", defaults] if defaults else [])]
+    return shlex.join(words)
 
 
 def _text(made: Regression) -> str:

@@ -33,7 +33,7 @@ class Regression:
     """The results of all pins, in the pins' order.
 
     Attributes:
-        level: how far it went.
+        level: how far it went, at pins that were not to go to another level.
         results: one per pin.
         seconds: how long this run took.
     """
@@ -87,6 +87,7 @@ def run_regression(
     requests: Sequence[Request],
     level: Level,
     *,
+    defaults: Level | None = None,
     parallel: int = 1,
     progress: Progress,
 ) -> Regression:
@@ -96,30 +97,35 @@ def run_regression(
         store: the cache.
         requests: one per pin, in the order of the results.
         level: how far to go.
+        defaults: how far to go at upstreams' default pins; None: as far.
         parallel: how many pins at once; they share the jobs that the requests allow.
         progress: told which pin is being done.
 
     Raises:
         UnknownPinError: a request names none; nothing was done then.
     """
-    for request in requests:
-        find_pin(request.upstream, request.pin)
+    levels = [
+        defaults or level
+        if find_pin(request.upstream, request.pin) == find_pin(request.upstream, None)
+        else level
+        for request in requests
+    ]
     start = time.monotonic()
     if parallel == 1 or len(requests) == 1:
         results = []
-        for number, request in enumerate(requests, start=1):
+        for number, (request, one) in enumerate(zip(requests, levels, strict=True), start=1):
             progress.step(f"Pin {request.pin} of {request.upstream}, {number} of {len(requests)}")
-            results.append(run_steps(Pipeline(store, request, progress), level))
+            results.append(run_steps(Pipeline(store, request, progress), one))
     else:
         jobs = max(1, max(request.jobs for request in requests) // parallel)
         shared = [replace(request, jobs=jobs) for request in requests]
-        found = dict(_in_processes(store.root, shared, level, parallel, progress))
+        found = dict(_in_processes(store.root, shared, levels, parallel, progress))
         results = [found[number] for number in range(len(shared))]
     return Regression(level, tuple(results), time.monotonic() - start)
 
 
 def _in_processes(
-    root: Path, requests: Sequence[Request], level: Level, parallel: int, progress: Progress
+    root: Path, requests: Sequence[Request], levels: Sequence[Level], parallel: int, progress: Progress
 ) -> Iterator[tuple[int, PinResult]]:
     context = multiprocessing.get_context("spawn")
     waiting = list(enumerate(requests))
@@ -129,7 +135,7 @@ def _in_processes(
             while waiting and len(running) < parallel:
                 number, request = waiting.pop(0)
                 ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(target=_child, args=(theirs, root, request, level))
+                process = context.Process(target=_child, args=(theirs, root, request, levels[number]))
                 process.start()
                 theirs.close()
                 running[ours] = number, process

@@ -30,7 +30,8 @@ class Runner:
         self.answer = answer
 
     def __call__(self, store: Any, requests: list[Request], level: str, **more: Any) -> Regression:
-        self.requests, self.level, self.parallel = requests, level, more["parallel"]
+        self.requests, self.level = requests, level
+        self.parallel, self.defaults = more["parallel"], more["defaults"]
         return self.answer
 
 
@@ -92,6 +93,14 @@ def test_files_for_ci_and_docs(runner: Runner, tmp_path: Path) -> None:
     assert run(["regress", "--pins", "0.3.9", "--junit", "a/j.xml", "--page", "p.md"]) == 0
     assert (tmp_path / "a/j.xml").read_text().startswith("<?xml")
     assert "./numamirror-build regress --pins 0.3.9 --level plan\n" in (tmp_path / "p.md").read_text()
+
+
+def test_the_defaults_can_go_farther(runner: Runner, tmp_path: Path) -> None:
+    """One page for the audits of all pins and the verification of the defaults."""
+    assert run(["regress", "--level", "audit", "--defaults", "verify", "--page", "p.md"]) == 0
+    assert (runner.level, runner.defaults) == ("audit", "verify")
+    command = "./numamirror-build regress --level audit --defaults verify\n"
+    assert command in (tmp_path / "p.md").read_text()
 
 
 @pytest.mark.usefixtures("runner")

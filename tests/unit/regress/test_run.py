@@ -41,6 +41,19 @@ def test_one_pins_failure_is_not_the_others(tmp_path: Path, parallel: int) -> No
     assert not made.passed and made.exit_code == 12
 
 
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_default_pins_have_a_level_of_their_own(tmp_path: Path, parallel: int) -> None:
+    """The default pin of each upstream goes as far as is said for it, all others as is said for all."""
+    wanted = [
+        *requests(missing := tmp_path / "missing"),
+        Request("ik_llama.cpp", "0.1.5", source=str(missing)),
+    ]
+    made = run_regression(
+        Store(tmp_path), wanted, "plan", defaults="verify", parallel=parallel, progress=Quiet()
+    )
+    assert [one.steps[-1].name for one in made.results] == ["apply", "apply", "verify", "verify"]
+
+
 def test_a_process_that_breaks_down_is_a_failed_pin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ends without a result is told with its status; the other pins go on."""
     monkeypatch.setattr(run, "_child", _die)
