@@ -174,9 +174,12 @@ def _pin(upstream: str, number: int, table: Mapping[str, Any]) -> Pin:
         for name in ("commit", "tree"):
             if not FULL_COMMIT.fullmatch(facts[name]):
                 raise ValueError(f"{name} has not 40 hex digits")
+        manifest = table.get("manifest")
+        if manifest and not (data.patches(upstream) / manifest).is_file():
+            raise ValueError(f"there is no file {manifest}")
         texts = {name: str(value) for name, value in table.get("binding", {}).items()}
         binding = Binding(**texts) if texts else None
-        return Pin(upstream, **facts, binding=binding, listed=True, manifest=table.get("manifest"))
+        return Pin(upstream, **facts, binding=binding, listed=True, manifest=manifest)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             "A pin is not as it should be",

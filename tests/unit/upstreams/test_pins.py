@@ -107,6 +107,7 @@ def test_a_prefix_of_two_commits_is_refused(tiny: Tiny) -> None:
         ("date =", "dates =", r"pin 1\n.*lacks 'date'"),
         ('tree = "', 'tree = "abc', r"pin 1\n.*tree has not 40 hex digits"),
         ("sdist =", "archive =", r"pin 1\n.*archive"),
+        ("date =", 'manifest = "manifests/x.txt"\ndate =', r"pin 1\n.*no file manifests/x\.txt"),
     ],
 )
 def test_a_list_with_a_slip_says_where_it_is(tiny: Tiny, old: str, new: str, says: str) -> None:
