@@ -27,6 +27,7 @@ def page(regression: Regression, command: str) -> str:
         "Times are seconds of clock when the step was made, in this run or an earlier one",
         "(for a plan in this run, where it may have been read from the cache),",
         "on a machine that did other work, too; a compiler's cache may have helped.",
+        "Where a row ends early, the pin was to go no further.",
         "",
         *("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]),
     ]
