@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +32,11 @@ class Answer:
 def printed(document: Mapping[str, Any]) -> str:
     """A document as it is printed; numbers that JSON does not have are a mistake of ours."""
     return json.dumps(document, indent=2, allow_nan=False)
+
+
+def without_passwords(text: str) -> str:
+    """A text that others may read: the addresses in it have neither users nor passwords."""
+    return re.sub(r"://[^/@\s]+@", "://***@", text)
 
 
 def job(pipeline: Pipeline, products: Sequence[Product]) -> Answer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import platform
-import re
 import signal
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from numamirror_build import __version__
-from numamirror_build.cli.answers import printed
+from numamirror_build.cli.answers import printed, without_passwords
 from numamirror_build.cli.commands import cli
 from numamirror_build.config import APP, ENVIRONMENT_PREFIX, default_cache_dir, load_settings
 from numamirror_build.errors import ConfigError, NumaMirrorError, disk_full_as_error, path_as_error
@@ -140,8 +139,7 @@ def _write_log(arguments: Sequence[str]) -> Path:
         "```",
         "",
     ]
-    text = "\n".join(lines).replace(str(Path("~").expanduser()), "~")
-    text = re.sub(r"://[^/@\s]+@", "://***@", text)
+    text = without_passwords("\n".join(lines).replace(str(Path("~").expanduser()), "~"))
     name = f"error-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.md"
     for folder in (default_cache_dir() / "logs", Path(tempfile.gettempdir())):
         try:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from numamirror_build import data
-from numamirror_build.cli.answers import Answer, table
+from numamirror_build.cli.answers import Answer, table, without_passwords
 from numamirror_build.config import APP, OPTIONS, Settings, key_of, usable_cpus
 from numamirror_build.pipeline import Pipeline, Request
 from numamirror_build.regress.report import junit, page, table_of, why
@@ -77,7 +76,7 @@ def _command(level: Level, defaults: Level | None, settings: Settings, pins: Seq
         if name in settings.origins:
             value = getattr(settings, name)
             for text in value if OPTIONS[name].kind == "texts" else [value]:
-                words += [f"--{key_of(name)}", re.sub(r"://[^/@\s]+@", "://***@", text)]
+                words += [f"--{key_of(name)}", without_passwords(text)]
     words += ["--pins", ",".join(pins)] if pins else []
     words += ["--level", level, *(["--defaults", defaults] if defaults else [])]
     return shlex.join(words)
